@@ -1,0 +1,1 @@
+"""The dispatcher agent, the dispatching policies, and their registry."""

@@ -1,0 +1,183 @@
+"""Raw measurements: one row per job, and the time that servers spend at each queue length.
+
+Both are written on the hot path, so they are plain arrays that agents append to and never read.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+COMPLETED: Final = 0
+DROPPED: Final = 1
+LOST: Final = 2
+IN_SYSTEM: Final = 3
+OUTCOMES: Final = ("completed", "dropped", "lost", "in system")
+
+#: The columns of a job's record: name, array typecode, meaning. Times are in time units.
+COLUMNS: Final = (
+    ("job", "q", "number of the job in the workload, the same in every run with the same seed"),
+    ("type", "h", "index of the job's type"),
+    ("dispatcher", "h", "index of the dispatcher that placed it"),
+    ("outcome", "b", "0 completed, 1 dropped, 2 lost, 3 still in the system"),
+    ("arrival", "d", "intended arrival time"),
+    ("lag", "d", "how late the dispatcher handled the arrival"),
+    ("response", "d", "response time; NaN unless completed"),
+    ("inherent", "d", "inherent delay: the longest service of its tasks; NaN unless completed"),
+    ("wait", "d", "longest waiting time of its tasks at their servers; NaN unless completed"),
+    ("probes", "i", "probes sent for it"),
+    ("server", "i", "server of its last task; -1 if it was never placed"),
+)
+
+
+class JobRecords:
+    """Records of jobs in preallocated columns; they grow by half when the guess was too small."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = max(capacity, 1024)
+        self.count = 0
+        for name, typecode, _ in COLUMNS:
+            column = array(typecode)
+            column.frombytes(bytes(column.itemsize * self._capacity))
+            setattr(self, "_" + name, column)
+
+    _job: array[int]
+    _type: array[int]
+    _dispatcher: array[int]
+    _outcome: array[int]
+    _arrival: array[float]
+    _lag: array[float]
+    _response: array[float]
+    _inherent: array[float]
+    _wait: array[float]
+    _probes: array[int]
+    _server: array[int]
+
+    def write(
+        self,
+        job: int,
+        kind: int,
+        dispatcher: int,
+        outcome: int,
+        arrival: float,
+        lag: float,
+        response: float,
+        inherent: float,
+        wait: float,
+        probes: int,
+        server: int,
+    ) -> None:
+        """Append one job."""
+        i = self.count
+        if i == self._capacity:
+            self._grow()
+        self._job[i] = job
+        self._type[i] = kind
+        self._dispatcher[i] = dispatcher
+        self._outcome[i] = outcome
+        self._arrival[i] = arrival
+        self._lag[i] = lag
+        self._response[i] = response
+        self._inherent[i] = inherent
+        self._wait[i] = wait
+        self._probes[i] = probes
+        self._server[i] = server
+        self.count = i + 1
+
+    def _grow(self) -> None:
+        more = self._capacity // 2
+        for name, _, _ in COLUMNS:
+            column = getattr(self, "_" + name)
+            column.frombytes(bytes(column.itemsize * more))
+        self._capacity += more
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Return the records as numpy arrays by column name, each of shape (jobs,), without copying."""
+        return {
+            name: np.frombuffer(getattr(self, "_" + name), dtype=typecode)[: self.count]
+            for name, typecode, _ in COLUMNS
+        }
+
+
+class Occupancy:
+    """How long the servers of a process spent at each queue length, over slices of time.
+
+    A server reports each change of its queue length. Entering level q at time t subtracts t from ``_time[q]``, leaving
+    it at t' adds t', so that the sum is the time spent there, save for the servers that are there now: each of those
+    still owes the present time. Two list operations per event, and no sweep over the servers but at the end of a slice.
+    """
+
+    __slots__ = ("_edges", "_slices", "_time", "servers")
+
+    def __init__(self) -> None:
+        self._time = [0.0] * 32
+        self.servers: list[HasQueueLength] = []
+        self._slices: list[list[float]] = []
+        self._edges: list[float] = []
+
+    def change(self, old: int, new: int, now: float) -> None:
+        """Note that a server's queue length goes from ``old`` to ``new`` at time ``now``."""
+        time = self._time
+        if new >= len(time):
+            time.extend([0.0] * (new + 1))
+        time[old] += now
+        time[new] -= now
+
+    def close_slice(self, now: float) -> None:
+        """End a slice of time at ``now`` and begin the next; the first call begins the first."""
+        time = list(self._time)
+        for server in self.servers:
+            time[server.queue_length] += now
+        self._edges.append(now)
+        self._slices.append(time)
+
+    def table(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return ``(edges, time)``: slice boundaries of shape (s+1,), and server-time per slice and level, (s, levels)."""
+        levels = max(map(len, self._slices), default=1)
+        cumulated = np.zeros((len(self._slices), levels))
+        for row, slice_ in zip(cumulated, self._slices, strict=True):
+            row[: len(slice_)] = slice_
+        used = max(1, int(np.flatnonzero(np.abs(cumulated).sum(axis=0) > 0).max(initial=0)) + 1)
+        return np.array(self._edges), np.diff(cumulated[:, :used], axis=0)
+
+
+class HasQueueLength:
+    """What Occupancy reads of a server: its present queue length, the task in service included."""
+
+    queue_length: int
+
+
+class ProcessReport(msgspec.Struct, kw_only=True):
+    """What one process says of itself at the end of a run. Seconds are wall-clock seconds."""
+
+    name: str
+    seconds: float  # from the start of the run to its end
+    cpu_seconds: float  # used in that time
+    timers: int  # timers fired
+    lateness_mean: float  # seconds
+    lateness_p50: float
+    lateness_p99: float
+    lateness_max: float
+    messages_sent: int
+    messages_received: int
+    bytes_sent: int
+    rejected_frames: int  # malformed, oversized or from strangers
+    exact_timers: bool  # false where the platform has no timerfd
+    peak_queue_bytes: int  # most that waited for a peer to read
+
+
+class Measurements(msgspec.Struct, kw_only=True):
+    """All that one run (one variant, one replication) measured; from the cluster or from the twin."""
+
+    source: str  # "cluster" or "twin"
+    columns: dict[str, npt.NDArray[np.generic]]  # see COLUMNS; one row per arrived job
+    occupancy_edges: npt.NDArray[np.float64]  # (slices + 1,)
+    occupancy: npt.NDArray[np.float64]  # (slices, levels), server-time at each queue length, over all servers
+    counters: dict[str, int]  # messages and events by name
+    processes: list[ProcessReport]  # empty for the twin
+    stopped_at: float  # time when arrivals stopped, in time units
+    failure: str | None = None  # what went wrong, if the run did not end as planned

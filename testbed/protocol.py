@@ -1,0 +1,127 @@
+"""The messages that agents exchange, and their frames on the wire.
+
+A message names its addressee and its sender by *address*, a small integer: servers are 0..N-1, dispatchers N..N+D-1.
+Messages carry time units only (DESIGN rule 4). On the wire a frame is four bytes of length, most significant first,
+and a MessagePack array of messages; each message is an array that begins with its kind. There is no I/O here: bytes in,
+messages out.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+VERSION = 1
+FRAME_LIMIT = 1 << 20  # bytes of one frame's body; a longer one is refused
+BATCH_LIMIT = 4096  # messages in one frame: their longest encodings stay below FRAME_LIMIT
+
+
+class Message(msgspec.Struct, array_like=True, gc=False):
+    """What every message carries: its addressee's and its sender's address."""
+
+    to: int
+    sender: int
+
+
+class Probe(Message, tag=1):
+    """A dispatcher asks a server for its queue length, on behalf of a job."""
+
+    job: int
+
+
+class ProbeReply(Message, tag=2):
+    """A server answers a probe: tasks at the server, the one in service included."""
+
+    job: int
+    queue_length: int
+
+
+class Assign(Message, tag=3):
+    """A dispatcher places a task of a job on a server. ``kind`` indexes the job type; ``size`` is in time units."""
+
+    job: int
+    task: int
+    kind: int
+    size: float
+
+
+class Done(Message, tag=4):
+    """A server has finished a task: how long it waited there and how long it was served, in time units."""
+
+    job: int
+    task: int
+    wait: float
+    service: float
+
+
+class Dropped(Message, tag=5):
+    """A server's buffer was full; the task was not accepted."""
+
+    job: int
+    task: int
+
+
+class Idle(Message, tag=6):
+    """A server reports to a dispatcher that it has become idle."""
+
+
+AnyMessage = Probe | ProbeReply | Assign | Done | Dropped | Idle
+
+T = TypeVar("T")
+
+
+class ProtocolError(Exception):
+    """The peer sent what the protocol does not allow; its connection must be closed."""
+
+
+class Encoder:
+    """Turns objects into frames."""
+
+    def __init__(self) -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+        self._buffer = bytearray(1 << 16)
+
+    def frame(self, body: object) -> bytes:
+        """Return ``body`` as one frame. Raises ProtocolError when it is longer than FRAME_LIMIT."""
+        buffer = self._buffer
+        self._encoder.encode_into(body, buffer, 4)
+        length = len(buffer) - 4
+        if length > FRAME_LIMIT:
+            raise ProtocolError(f"a frame of {length} bytes is over the limit of {FRAME_LIMIT}")
+        buffer[:4] = length.to_bytes(4, "big")
+        return bytes(buffer)
+
+
+class FrameReader(Generic[T]):
+    """Cuts a byte stream into frames and decodes each into ``body``.
+
+    Whatever the bytes are, ``feed`` either returns well-formed bodies or raises ProtocolError; after an error the
+    reader must not be fed again.
+    """
+
+    def __init__(self, body: type[T], limit: int = FRAME_LIMIT) -> None:
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(body)
+        self._limit = limit
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> list[T]:
+        """Return the bodies of all frames that ``data`` completes."""
+        pending = self._pending
+        pending += data
+        bodies = []
+        at = 0
+        with memoryview(pending) as view:
+            while len(pending) - at >= 4:
+                length = int.from_bytes(view[at : at + 4], "big")
+                if length > self._limit:
+                    raise ProtocolError(f"a frame announces {length} bytes, over the limit of {self._limit}")
+                if len(pending) - at - 4 < length:
+                    break
+                try:
+                    bodies.append(self._decoder.decode(view[at + 4 : at + 4 + length]))
+                except (msgspec.DecodeError, RecursionError) as error:
+                    raise ProtocolError(f"a frame cannot be decoded: {error}") from None
+                at += 4 + length
+        del pending[:at]
+        return bodies
