@@ -15,7 +15,7 @@ from testbed.streams import Stream
 
 
 class Timer:
-    """A call that an agent has asked for. ``cancel`` takes it back; a cancelled or past timer may be cancelled again."""
+    """A call that an agent has asked for. ``cancel`` takes it back, and does nothing once it was made."""
 
     __slots__ = ("callback",)
 

@@ -1,0 +1,167 @@
+"""The dispatcher agent: takes jobs, has its policy place them, and accounts for each until its last task is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import nan
+from typing import Any, ClassVar, Protocol
+
+from dispatchers.policy import Policy
+from testbed.agent import Agent, Environment
+from testbed.protocol import Assign, Done, Dropped, Idle, Message, Probe, ProbeReply
+
+
+class Ledger(Protocol):
+    """Where a dispatcher writes the record of a job that has ended (testbed.measure.records.JobRecords)."""
+
+    def write(
+        self,
+        job: int,
+        kind: int,
+        dispatcher: int,
+        outcome: int,
+        arrival: float,
+        lag: float,
+        response: float,
+        inherent: float,
+        wait: float,
+        probes: int,
+        server: int,
+        /,
+    ) -> None:
+        """Append one record."""
+
+
+class Ticket:
+    """What the dispatcher knows of a job in the system."""
+
+    __slots__ = (
+        "arrival",
+        "dropped",
+        "inherent",
+        "kind",
+        "lag",
+        "placed",
+        "probes",
+        "remaining",
+        "server",
+        "sizes",
+        "wait",
+    )
+
+    def __init__(self, arrival: float, lag: float, kind: int, sizes: Sequence[float]) -> None:
+        self.arrival = arrival
+        self.lag = lag
+        self.kind = kind
+        self.sizes = sizes
+        self.placed = 0  # tasks placed so far
+        self.remaining = len(sizes)  # tasks not yet done
+        self.probes = 0
+        self.inherent = 0.0
+        self.wait = 0.0
+        self.server = -1
+        self.dropped = False
+
+
+class Dispatcher(Agent):
+    """Receives jobs and places their tasks on servers, as its policy says.
+
+    ``rng`` draws the policy's choices. The response time of a job is the time between its *intended* arrival and the
+    receipt of its last ``Done``, both on this dispatcher's clock (DESIGN, rules 6 and 7).
+    """
+
+    HANDLES: ClassVar[dict[type[Message], str]] = {Done: "on_done", Dropped: "on_dropped", Idle: "on_idle"}
+
+    def __init__(
+        self,
+        env: Environment,
+        address: int,
+        *,
+        index: int,
+        servers: int,
+        policy: type[Policy],
+        parameters: Any,
+        ledger: Ledger,
+    ) -> None:
+        super().__init__(env, address)
+        self.index = index
+        self.servers = servers
+        self.rng = env.stream(f"dispatcher/{index}/choices")
+        self.policy = policy(parameters, self)
+        self.handlers[ProbeReply] = self.policy.on_probe_reply
+        self.in_system: dict[int, Ticket] = {}
+        self.arrived = 0
+        self.probes = 0
+        self._ledger = ledger
+        self._policy_on_done = self.policy.on_done
+        self._place = self.policy.place
+
+    def arrive(self, job: int, kind: int, sizes: Sequence[float]) -> None:
+        """Take a job whose intended arrival time is now."""
+        env = self.env
+        self.arrived += 1
+        self.in_system[job] = Ticket(env.now, env.lateness, kind, sizes)
+        self._place(job)
+
+    def probe(self, server: int, job: int) -> None:
+        """Ask a server for its queue length on behalf of a job."""
+        self.probes += 1
+        ticket = self.in_system.get(job)
+        if ticket is not None:
+            ticket.probes += 1
+        self.env.send(Probe(server, self.address, job))
+
+    def assign(self, job: int, server: int) -> None:
+        """Place the next task of a job on a server."""
+        ticket = self.in_system[job]
+        task = ticket.placed
+        ticket.placed = task + 1
+        ticket.server = server
+        self.env.send(Assign(server, self.address, job, task, ticket.kind, ticket.sizes[task]))
+
+    def on_done(self, done: Done) -> None:
+        """Note a finished task; with the last one the job is done."""
+        self._policy_on_done(done)
+        ticket = self.in_system[done.job]
+        if done.service > ticket.inherent:
+            ticket.inherent = done.service
+        if done.wait > ticket.wait:
+            ticket.wait = done.wait
+        ticket.remaining -= 1
+        if not ticket.remaining:
+            self._end(done.job, ticket, 1 if ticket.dropped else 0)
+
+    def on_dropped(self, dropped: Dropped) -> None:
+        """Note a task that met a full buffer; its job counts as dropped."""
+        ticket = self.in_system[dropped.job]
+        self._policy_on_done(Done(dropped.to, dropped.sender, dropped.job, dropped.task, 0.0, 0.0))
+        ticket.dropped = True
+        ticket.remaining -= 1
+        if not ticket.remaining:
+            self._end(dropped.job, ticket, 1)
+
+    def on_idle(self, idle: Idle) -> None:
+        """Pass an idle report on to the policy."""
+        self.policy.on_idle(idle.sender)
+
+    def _end(self, job: int, ticket: Ticket, outcome: int) -> None:
+        del self.in_system[job]
+        completed = outcome == 0
+        self._ledger.write(
+            job,
+            ticket.kind,
+            self.index,
+            outcome,
+            ticket.arrival,
+            ticket.lag,
+            self.env.now - ticket.arrival if completed else nan,
+            ticket.inherent if completed else nan,
+            ticket.wait if completed else nan,
+            ticket.probes,
+            ticket.server,
+        )
+
+    def close(self, is_lost: Callable[[int], bool]) -> None:
+        """Write a record for every job still here; it is lost if ``is_lost(server)`` says that its server has died."""
+        for job, ticket in list(self.in_system.items()):
+            self._end(job, ticket, 2 if ticket.server >= 0 and is_lost(ticket.server) else 3)

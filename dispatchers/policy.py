@@ -1,0 +1,79 @@
+"""What a dispatching policy is.
+
+A policy decides where the tasks of a job go, and nothing else. The dispatcher agent (dispatchers.dispatcher) keeps the
+jobs, the records and the accounts; it calls the policy with one method per event, and the policy acts through the
+dispatcher it was given:
+
+* ``dispatcher.servers``: the number of servers, N; servers are 0..N-1
+* ``dispatcher.probe(server, job)``: ask for a queue length; the answer comes as ``on_probe_reply``
+* ``dispatcher.assign(job, server)``: place the next task of the job there
+* ``dispatcher.rng``: the random stream of this policy's choices
+* ``dispatcher.env.now`` and ``dispatcher.env.call_at(when, callback)``: the clock
+
+A job is known to its policy by a number. Its type and its size travel with it for the servers to emulate, but are not
+shown to a policy (DESIGN rule 8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import msgspec
+
+from testbed.protocol import Done, ProbeReply
+
+if TYPE_CHECKING:
+    from dispatchers.dispatcher import Dispatcher
+
+
+class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For policies that have nothing to set."""
+
+
+#: The field for a policy that waits for replies.
+Timeout = Annotated[
+    float | None,
+    msgspec.Meta(
+        gt=0,
+        description="time units to wait for replies before the job is placed with what is known; default: no limit",
+    ),
+]
+
+
+class Policy:
+    """Base of all dispatching policies: subclass it, set the class attributes, implement ``place``.
+
+    Register it under the entry-point group ``loadbalance_testbed.policies`` and run it through
+    ``testbed.testing.check_policy``.
+    """
+
+    #: The name in a scenario's ``[dispatch] policy``.
+    name: ClassVar[str]
+    #: The paper or book that the policy comes from.
+    source: ClassVar[str]
+    #: A frozen msgspec struct: the keys of ``[dispatch]`` beside ``policy``, each with a description.
+    Parameters: ClassVar[type[Any]] = NoParameters
+    #: Whether servers report to a dispatcher when they become idle (``on_idle``).
+    idle_reports: ClassVar[bool] = False
+
+    def __init__(self, parameters: Any, dispatcher: Dispatcher) -> None:
+        self.parameters = parameters
+        self.dispatcher = dispatcher
+
+    @classmethod
+    def probes_per_job(cls, parameters: Any, servers: int) -> float:
+        """Return the most probes that the policy sends for one job; a bound that the conformance suite checks."""
+        return 0
+
+    def place(self, job: int) -> None:
+        """Place a job that has just arrived: at once, or later when replies have come, but in the end."""
+        raise NotImplementedError
+
+    def on_probe_reply(self, reply: ProbeReply) -> None:
+        """Take a reply: ``reply.sender`` held ``reply.queue_length`` tasks. It may come after its job was placed."""
+
+    def on_done(self, done: Done) -> None:
+        """Note that ``done.sender`` has finished, or dropped, a task that this dispatcher placed."""
+
+    def on_idle(self, server: int) -> None:
+        """Note that a server has reported that it is idle."""

@@ -1,0 +1,32 @@
+"""The registry of dispatching policies: those of this package, and those that other installed packages add.
+
+Another package adds its policy class by an entry point:
+
+    [project.entry-points."loadbalance_testbed.policies"]
+    my-policy = "my_package.my_module:MyPolicy"
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+
+from dispatchers.policy import Policy
+from dispatchers.random_routing import Random
+
+GROUP = "loadbalance_testbed.policies"
+BUILT_IN: tuple[type[Policy], ...] = (Random,)
+
+
+@cache
+def policies() -> dict[str, type[Policy]]:
+    """Return all policies by name. Raises TypeError when an entry point is not a Policy or takes a name twice."""
+    found = {policy.name: policy for policy in BUILT_IN}
+    for point in entry_points(group=GROUP):
+        policy = point.load()
+        if not (isinstance(policy, type) and issubclass(policy, Policy)):
+            raise TypeError(f"entry point {point.name!r} of {point.value!r} is not a dispatchers.policy.Policy")
+        if found.get(policy.name, policy) is not policy:
+            raise TypeError(f"two policies are called {policy.name!r}: {found[policy.name]!r} and {policy!r}")
+        found[policy.name] = policy
+    return found

@@ -1,0 +1,110 @@
+"""The server agent: one queue, one task in service at a time.
+
+A task of size x and type k is served for x / speed[k] time units. Deadlines chain: the environment's ``now`` is the
+time at which the finished service was due, and the next one starts then. With a buffer of b tasks, the one in service
+included, a task that finds b tasks is dropped and its dispatcher told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+from servers.queues import Discipline, FirstComeFirstServed
+from testbed.agent import Agent, Environment
+from testbed.protocol import Assign, Done, Dropped, Idle, Message, Probe, ProbeReply
+
+
+class QueueLengthMeter(Protocol):
+    """Where a server reports changes of its queue length (testbed.measure.records.Occupancy)."""
+
+    def change(self, old: int, new: int, now: float, /) -> None:
+        """Note that a queue length goes from ``old`` to ``new`` at time ``now``."""
+
+
+class Server(Agent):
+    """Serves tasks one by one.
+
+    ``speeds[k]`` is the speed for type-k tasks. ``idle_report_to`` lists the dispatchers of which one, chosen
+    uniformly, is told whenever the server becomes idle; empty where the policy needs no such reports. A report stands
+    until its dispatcher uses it by placing a task: while one stands the server makes no other, so it is known as idle
+    to at most one dispatcher (Lu et al. 2011).
+    """
+
+    HANDLES: ClassVar[dict[type[Message], str]] = {Assign: "on_assign", Probe: "on_probe"}
+
+    def __init__(
+        self,
+        env: Environment,
+        address: int,
+        *,
+        speeds: Sequence[float],
+        meter: QueueLengthMeter,
+        buffer: int | None = None,
+        idle_report_to: Sequence[int] = (),
+    ) -> None:
+        super().__init__(env, address)
+        self.queue_length = 0  # tasks at the server, the one in service included
+        self._waiting: Discipline[tuple[float, Assign]] = FirstComeFirstServed()
+        self._slownesses = [1.0 / speed for speed in speeds]
+        self._meter = meter
+        self._buffer = buffer if buffer is not None else float("inf")
+        self._idle_report_to = idle_report_to
+        self._reported_to: int | None = None
+        if idle_report_to:
+            self._choose = env.stream(f"server/{address}/idle reports").integer
+        self._in_service: Assign
+        self._wait = 0.0
+        self._service = 0.0
+        self._finish = self.on_finish
+
+    def start(self) -> None:
+        """Report as idle, where reports are asked for."""
+        self._report_idle()
+
+    def on_probe(self, probe: Probe) -> None:
+        """Answer with the queue length."""
+        self.env.send(ProbeReply(probe.sender, self.address, probe.job, self.queue_length))
+
+    def on_assign(self, task: Assign) -> None:
+        """Serve the task now, queue it, or drop it when the buffer is full."""
+        env = self.env
+        now = env.now
+        length = self.queue_length
+        if task.sender == self._reported_to:
+            self._reported_to = None
+        if length == 0:
+            self._serve(task, 0.0, now)
+        elif length >= self._buffer:
+            env.send(Dropped(task.sender, self.address, task.job, task.task))
+            return
+        else:
+            self._waiting.push((now, task))
+        self.queue_length = length + 1
+        self._meter.change(length, length + 1, now)
+
+    def _serve(self, task: Assign, wait: float, now: float) -> None:
+        self._in_service = task
+        self._wait = wait
+        self._service = service = task.size * self._slownesses[task.kind]
+        self.env.call_at(now + service, self._finish)
+
+    def on_finish(self) -> None:
+        """Report the finished task and serve the next one from this instant on."""
+        env = self.env
+        now = env.now
+        task = self._in_service
+        env.send(Done(task.sender, self.address, task.job, task.task, self._wait, self._service))
+        length = self.queue_length
+        self.queue_length = length - 1
+        self._meter.change(length, length - 1, now)
+        if length > 1:
+            arrived, task = self._waiting.pop()
+            self._serve(task, now - arrived, now)
+        else:
+            self._report_idle()
+
+    def _report_idle(self) -> None:
+        if self._idle_report_to and self._reported_to is None:
+            self._reported_to = self._idle_report_to[self._choose(len(self._idle_report_to))]
+            self.env.send(Idle(self._reported_to, self.address))
