@@ -1,0 +1,54 @@
+"""Conservation of jobs: arrived = completed + dropped + lost + still in the system (DESIGN rule 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM, LOST, OUTCOMES
+
+
+class Accounting(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the jobs of a run. ``problems`` says, a sentence each, where the books don't balance."""
+
+    arrived: int
+    completed: int
+    dropped: int
+    lost: int
+    in_system: int
+    problems: list[str]
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every job is accounted for, once."""
+        return not self.problems
+
+
+def check(columns: Mapping[str, npt.NDArray[Any]], arrived: int) -> Accounting:
+    """Count the records by outcome and compare them with the number of jobs that arrived.
+
+    ``columns``: the records of the whole run, shape (jobs,) each; ``arrived``: jobs that the dispatchers were handed,
+    counted by them apart from the records.
+    """
+    outcome = columns["outcome"]
+    counts = [int(np.count_nonzero(outcome == code)) for code in (COMPLETED, DROPPED, LOST, IN_SYSTEM)]
+    problems = []
+    if sum(counts) != arrived:
+        parts = " + ".join(f"{count} {name}" for count, name in zip(counts, OUTCOMES, strict=True))
+        problems.append(f"{arrived} jobs arrived, but the records hold {sum(counts)}: {parts}")
+    if unknown := len(outcome) - sum(counts):
+        problems.append(f"{unknown} records have an outcome that does not exist")
+    jobs, times = np.unique(columns["job"], return_counts=True)
+    if len(twice := jobs[times > 1]):
+        problems.append(f"{len(twice)} jobs are recorded more than once, the first is job {twice[0]}")
+    without = (outcome == COMPLETED) & ~np.isfinite(columns["response"])
+    if np.any(without):
+        problems.append(f"{int(np.count_nonzero(without))} completed jobs have no response time")
+    completed, dropped, lost, in_system = counts
+    return Accounting(
+        arrived=arrived, completed=completed, dropped=dropped, lost=lost, in_system=in_system, problems=problems
+    )

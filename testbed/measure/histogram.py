@@ -1,0 +1,72 @@
+"""A histogram with logarithmic buckets, cheap enough for the hot path."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+
+
+class LogHistogram:
+    """Counts of non-negative values in buckets whose bounds grow by a constant ratio.
+
+    The first bucket holds all values up to ``lowest``, the last, which has no bound, those above ``highest``. Memory
+    does not grow with the number of values, and a quantile is off by at most the width of its bucket.
+    ``bounds`` are the upper bounds (inclusive, like Prometheus' ``le``) of all buckets but the last; ``counts``, one
+    longer, are the numbers of values per bucket, not cumulated.
+    """
+
+    __slots__ = ("bounds", "counts", "max", "sum")
+
+    def __init__(self, lowest: float, highest: float, ratio: float = 1.15) -> None:
+        """Lay out buckets from ``lowest`` to at least ``highest`` (the values' unit); ValueError if they can't be."""
+        if not (0 < lowest < highest < math.inf and ratio > 1):
+            raise ValueError(f"need 0 < lowest < highest and ratio > 1, not {lowest}, {highest} and {ratio}")
+        steps = math.ceil(math.log(highest / lowest) / math.log(ratio) - 1e-9)
+        self.bounds = [lowest * ratio**i for i in range(steps + 1)]
+        self.counts = [0] * (steps + 2)
+        self.sum = 0.0
+        self.max = 0.0
+
+    def add(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+        if value > self.max:
+            self.max = value
+
+    @property
+    def count(self) -> int:
+        """How many values there are. It is summed when asked for, so that ``add`` has one thing less to do."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float:
+        """Mean of the values, exact; NaN when there are none."""
+        count = self.count
+        return self.sum / count if count else math.nan
+
+    def quantile(self, probability: float) -> float:
+        """Return the quantile at ``probability`` in [0, 1], interpolated linearly in its bucket; NaN without values.
+
+        The largest value is known exactly and bounds the result.
+        """
+        count = self.count
+        if not count:
+            return math.nan
+        rank = probability * count
+        below = 0
+        for i, inside in enumerate(self.counts):
+            if inside and below + inside >= rank:
+                low = self.bounds[i - 1] if i else 0.0
+                high = min(self.bounds[i], self.max) if i < len(self.bounds) else self.max
+                return low + (high - low) * max(0.0, rank - below) / inside
+            below += inside
+        return self.max
+
+    def merge(self, other: LogHistogram) -> None:
+        """Add the values of another histogram; ValueError unless its buckets are the same."""
+        if other.bounds != self.bounds:
+            raise ValueError("histograms with different buckets cannot be merged")
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.sum += other.sum
+        self.max = max(self.max, other.max)

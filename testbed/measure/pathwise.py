@@ -1,0 +1,94 @@
+"""The cluster against its twin, job by job: the emulation's error without sampling noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from testbed.measure.records import COMPLETED
+from testbed.measure.statistics import Interval, mean_interval
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+class Pathwise(msgspec.Struct, frozen=True, kw_only=True):
+    """Emulated minus twin response time over the jobs that both runs completed.
+
+    ``mean`` (signed), ``p50`` and ``p99`` (of the absolute difference) and ``interval`` (of the signed mean, by batch
+    means of the paired differences in the order of arrival) are shares of ``twin_mean``, which is in time units.
+    All are None when nothing could be matched.
+
+    While both runs make the same choices (``same_server`` = 1, as for policies that don't look at the servers), each
+    job meets the same jobs on the same server, and every difference is the machine's doing: late timers, time on the
+    wire. Once message timing has let two probes overtake each other, one job goes elsewhere, the queues differ from
+    there on, and so do later choices: the two runs are then different histories of the same workload. A single job's
+    difference (``p50``, ``p99``) then says how far apart two such histories are, not how wrong the emulation is. The
+    mean still compares the same arrivals and sizes under the same policy, so that most sampling noise cancels (common
+    random numbers): it estimates the emulation's bias, and ``interval`` says how well.
+    """
+
+    matched: int
+    unmatched: int
+    outcome_differs: int
+    same_server: float | None
+    emulated_mean: float | None
+    twin_mean: float | None
+    mean: float | None
+    p50: float | None
+    p99: float | None
+    interval: Interval
+
+
+def compare(emulated: Columns, twin: Columns, window: tuple[float, float], confidence: float = 0.95) -> Pathwise:
+    """Match the jobs of two runs by number and compare their response times.
+
+    ``emulated`` and ``twin``: columns as in ``records.COLUMNS``, in any order; ``window``: the jobs considered are
+    those whose intended arrival, in time units, lies in [start, stop). ``unmatched`` counts jobs that only one of the
+    runs has, ``outcome_differs`` those that they both have and that did not end alike, ``matched`` those that both
+    completed.
+    """
+    ours, theirs = (
+        np.flatnonzero((columns["arrival"] >= window[0]) & (columns["arrival"] < window[1]))
+        for columns in (emulated, twin)
+    )
+    jobs, i, j = np.intersect1d(emulated["job"][ours], twin["job"][theirs], return_indices=True)
+    unmatched = len(ours) + len(theirs) - 2 * len(jobs)
+    order = np.argsort(emulated["arrival"][ours[i]], kind="stable")
+    ours, theirs = ours[i][order], theirs[j][order]
+    differs = int(np.count_nonzero(emulated["outcome"][ours] != twin["outcome"][theirs]))
+    both = (emulated["outcome"][ours] == COMPLETED) & (twin["outcome"][theirs] == COMPLETED)
+    ours, theirs = ours[both], theirs[both]
+    reference = twin["response"][theirs]
+    matched = len(theirs)
+    twin_mean = float(reference.mean()) if matched else None
+    if not twin_mean:
+        return Pathwise(
+            matched=matched,
+            unmatched=unmatched,
+            outcome_differs=differs,
+            same_server=None,
+            emulated_mean=None,
+            twin_mean=twin_mean,
+            mean=None,
+            p50=None,
+            p99=None,
+            interval=mean_interval([], confidence),
+        )
+    difference = (emulated["response"][ours] - reference) / twin_mean
+    p50, p99 = np.quantile(np.abs(difference), (0.5, 0.99)).tolist()
+    return Pathwise(
+        matched=matched,
+        unmatched=unmatched,
+        outcome_differs=differs,
+        same_server=float(np.mean(emulated["server"][ours] == twin["server"][theirs])),
+        emulated_mean=float(emulated["response"][ours].mean()),
+        twin_mean=twin_mean,
+        mean=float(difference.mean()),
+        p50=p50,
+        p99=p99,
+        interval=mean_interval(difference, confidence),
+    )
