@@ -11,11 +11,23 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
+from dispatchers.join_idle_queue import JoinIdleQueue
+from dispatchers.join_shortest_queue import JoinShortestQueue
+from dispatchers.least_outstanding import LeastOutstanding
 from dispatchers.policy import Policy
+from dispatchers.power_of_d import PowerOfD
 from dispatchers.random_routing import Random
+from dispatchers.round_robin import RoundRobin
 
 GROUP = "loadbalance_testbed.policies"
-BUILT_IN: tuple[type[Policy], ...] = (Random,)
+BUILT_IN: tuple[type[Policy], ...] = (
+    Random,
+    RoundRobin,
+    JoinShortestQueue,
+    LeastOutstanding,
+    PowerOfD,
+    JoinIdleQueue,
+)
 
 
 @cache

@@ -1,0 +1,73 @@
+"""The power of d choices: probe d servers chosen at random, and place the job on the shortest of their queues.
+
+Servers are sampled without replacement, or with it (``replacement``), where a server that is drawn again is not asked
+again. A d that is not an integer means floor(d) or floor(d) + 1 servers, at random, with mean d. A d above the number N
+of servers counts as N. Ties go to the server drawn first, a uniform choice as the order of the sample is exchangeable.
+A sample of a single server needs no probe: with d = 1 this is random routing. When time is up the job goes to
+the shortest queue among the servers that have replied, or, if none has, to the server drawn first. With message delay,
+jobs whose probes overlap, of one dispatcher or of several, do not see each other's placement.
+"""
+
+from __future__ import annotations
+
+from math import ceil, floor
+from typing import Annotated, Any
+
+import msgspec
+
+from dispatchers.policy import Timeout
+from dispatchers.probing import ProbingPolicy, Question
+
+
+class PowerOfDParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of the power of d choices."""
+
+    d: Annotated[float, msgspec.Meta(ge=1, description="mean number of servers to sample for a job")] = 2
+    replacement: Annotated[bool, msgspec.Meta(description="whether a server may be drawn more than once")] = False
+    timeout: Timeout = None
+
+
+class PowerOfD(ProbingPolicy):
+    """The shortest queue among d servers chosen at random."""
+
+    name = "power-of-d"
+    source = "Vvedenskaya, Dobrushin and Karpelevich 1996; Mitzenmacher 2001"
+    Parameters = PowerOfDParameters
+
+    def __init__(self, parameters: PowerOfDParameters, dispatcher: Any) -> None:
+        super().__init__(parameters, dispatcher)
+        d = min(parameters.d, dispatcher.servers)
+        self._count = floor(d)
+        self._one_more = d - self._count  # the probability of sampling one more
+        self._replacement = parameters.replacement
+
+    @classmethod
+    def probes_per_job(cls, parameters: PowerOfDParameters, servers: int) -> float:
+        """Return d rounded up, at most the number of servers; none when that is one."""
+        most = ceil(min(parameters.d, servers))
+        return most if most > 1 else 0
+
+    def place(self, job: int) -> None:
+        """Sample servers and ask them."""
+        dispatcher = self.dispatcher
+        rng = dispatcher.rng
+        count = self._count
+        if self._one_more and rng.uniform() < self._one_more:
+            count += 1
+        if self._replacement:
+            sample = list(dict.fromkeys(rng.integer(dispatcher.servers) for _ in range(count)))
+        else:
+            sample = rng.sample(dispatcher.servers, count)
+        if len(sample) == 1:
+            dispatcher.assign(job, sample[0])
+        else:
+            self.ask(job, sample)
+
+    def decide(self, question: Question) -> None:
+        """Place the job on the first among the shortest of the queues known."""
+        queue_lengths = question.queue_lengths
+        sample = question.servers
+        if len(queue_lengths) < len(sample):
+            sample = [server for server in sample if server in queue_lengths]
+        server = min(sample, key=queue_lengths.__getitem__, default=question.servers[0])
+        self.dispatcher.assign(question.job, server)

@@ -1,0 +1,104 @@
+"""What policies that probe have in common: collect the replies for a job, and decide when all have come or time is up.
+
+A policy asks a question on behalf of a job (``ask``): one probe to each of some servers. When the last reply has come,
+or ``timeout`` time units after the question, ``decide`` is called once, with the replies that have come by then. A
+reply that comes later is ignored. Without a time-out a job waits for its replies for ever, also for one from a server
+that has died.
+
+All questions of a policy wait equally long, so they expire in the order in which they were asked: a deque and one timer
+serve them all. Most questions are answered long before they expire; an answered one leaves the deque when it is found
+at its head, and the timer, when it goes off too early for the present head, is set again for that one.
+
+Every random number that ``decide`` will need must be drawn before ``ask``, on the job's arrival: jobs then use the
+policy's stream in their order of arrival, whatever the order of the replies, in the cluster as in its twin. Two ways:
+ask the servers in a random order, and let "the first among the shortest" break ties; or draw one number and pass it as
+``draw``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dispatchers.policy import Policy
+from testbed.protocol import ProbeReply
+
+if TYPE_CHECKING:
+    from dispatchers.dispatcher import Dispatcher
+
+
+class Question:
+    """The probes of a job. ``queue_lengths`` maps each server that has replied to its queue length."""
+
+    __slots__ = ("deadline", "draw", "job", "queue_lengths", "servers")
+
+    def __init__(self, job: int, servers: Sequence[int], draw: float) -> None:
+        self.job = job
+        self.servers = servers
+        self.draw = draw
+        self.queue_lengths: dict[int, int] = {}
+        self.deadline = 0.0
+
+
+class ProbingPolicy(Policy):
+    """Base of the policies that probe; ``parameters.timeout`` is a dispatchers.policy.Timeout."""
+
+    def __init__(self, parameters: Any, dispatcher: Dispatcher) -> None:
+        super().__init__(parameters, dispatcher)
+        self._timeout: float | None = parameters.timeout
+        self._open: dict[int, Question] = {}  # by job
+        self._expiring: deque[Question] = deque()  # open ones and some answered ones, in order of deadline
+        self._timer_is_set = False
+
+    def ask(self, job: int, servers: Sequence[int], draw: float = 0.0) -> None:
+        """Probe the servers, all distinct, on behalf of a job that has no open question."""
+        self._open[job] = question = Question(job, servers, draw)
+        if self._timeout is not None:
+            self._limit(question, self._timeout)
+        probe = self.dispatcher.probe
+        for server in servers:
+            probe(server, job)
+
+    @abstractmethod
+    def decide(self, question: Question) -> None:
+        """Place the tasks of ``question.job``, now that all have replied or time is up; perhaps no one has replied."""
+
+    def on_probe_reply(self, reply: ProbeReply) -> None:
+        """Note a reply, and decide if it was the last."""
+        question = self._open.get(reply.job)
+        if question is None:
+            return
+        queue_lengths = question.queue_lengths
+        queue_lengths[reply.sender] = reply.queue_length
+        if len(queue_lengths) == len(question.servers):
+            del self._open[reply.job]
+            self.decide(question)
+
+    def _limit(self, question: Question, timeout: float) -> None:
+        env = self.dispatcher.env
+        question.deadline = env.now + timeout
+        expiring = self._expiring
+        while expiring and self._open.get(expiring[0].job) is not expiring[0]:
+            expiring.popleft()
+        expiring.append(question)
+        if not self._timer_is_set:
+            self._timer_is_set = True
+            env.call_at(question.deadline, self._expire)
+
+    def _expire(self) -> None:
+        env = self.dispatcher.env
+        expiring = self._expiring
+        while expiring:
+            question = expiring[0]
+            if self._open.get(question.job) is question:
+                if question.deadline > env.now:
+                    env.call_at(question.deadline, self._expire)
+                    return
+                del self._open[question.job]
+                expiring.popleft()
+                self.decide(question)  # may ask again, and so change the deque
+            else:
+                expiring.popleft()
+        self._timer_is_set = False

@@ -1,0 +1,29 @@
+"""Round robin: jobs are dealt to the servers in turn, whatever the queues.
+
+With one dispatcher and Poisson arrivals each server is an E_N/M/1 queue (exponential sizes), and a D/M/1 queue as the
+number N of servers grows. The turn starts at a server chosen at random, so that several dispatchers do not march in
+step; each has its own turn and knows nothing of the others', and their superposition at a server is no longer regular.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dispatchers.policy import Policy
+
+
+class RoundRobin(Policy):
+    """The servers in turn."""
+
+    name = "round-robin"
+    source = "classical; E_N/M/1 (Kleinrock, Queueing Systems I, 1975)"
+
+    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+        super().__init__(parameters, dispatcher)
+        self._next = dispatcher.rng.integer(dispatcher.servers)
+
+    def place(self, job: int) -> None:
+        """Place the job on the next server."""
+        server = self._next
+        self._next = server + 1 if server + 1 < self.dispatcher.servers else 0
+        self.dispatcher.assign(job, server)
