@@ -1,0 +1,164 @@
+"""What a run comes to: one summary per variant and replication, as ``summary.json`` holds them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from testbed.measure.accounting import Accounting, check
+from testbed.measure.pathwise import Columns, Pathwise, compare
+from testbed.measure.records import COMPLETED, OUTCOMES, Measurements, ProcessReport
+from testbed.measure.statistics import (
+    Interval,
+    Quantile,
+    QueueLengths,
+    mean_interval,
+    mser5,
+    quantiles,
+    time_average_queue_length,
+)
+from testbed.measure.verdict import Nominal, Verdict, judge
+
+SCHEMA: Final = 1
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The statistics of one variant in one replication. Times are in time units; None is a number that is not known.
+
+    ``window``: the measured jobs are those with an intended arrival in [start, stop). ``accounting``, ``counters`` and
+    ``messages_per_job`` cover the whole run, all else the window. ``outcomes``: measured jobs by outcome.
+    ``queueing_delay_mean`` is the mean of response time minus inherent delay, ``wait_mean`` the mean over jobs of the
+    longest waiting time of its tasks. ``probes_per_job`` counts dropped jobs' probes too. ``prediction`` is what the
+    theory says, as it was given.
+    """
+
+    schema: int = SCHEMA
+    variant: str
+    replication: int
+    source: str
+    servers: int
+    time_unit_seconds: float
+    window: tuple[float, float]
+    accounting: Accounting
+    outcomes: dict[str, int]
+    response: Interval
+    response_quantiles: list[Quantile]
+    inherent_mean: float | None
+    queueing_delay_mean: float | None
+    wait_mean: float | None
+    dispatch_lag_mean: float | None
+    queue_length: QueueLengths
+    probes_per_job: float | None
+    probes_per_task: float | None
+    messages_per_job: float | None
+    drop_share: float | None
+    verdict: Verdict
+    pathwise: Pathwise | None
+    prediction: dict[str, Any] | None
+    counters: dict[str, int]
+    processes: list[ProcessReport]
+
+
+def measured_window(measurements: Measurements, warmup: float | Literal["auto"], horizon: float) -> tuple[float, float]:
+    """Return [start, stop): the jobs with an intended arrival in it are the measured ones, in time units.
+
+    It ends at ``horizon``, or where arrivals stopped if that was earlier, and begins at ``warmup``. With "auto" it
+    begins with the first job that MSER-5 keeps of the response times in the order of arrival.
+    """
+    stop = min(horizon, measurements.stopped_at)
+    if warmup != "auto":
+        return warmup, max(warmup, stop)
+    columns: Columns = measurements.columns
+    order = np.argsort(columns["arrival"], kind="stable")
+    arrival = columns["arrival"][order]
+    inside = arrival < stop
+    cut = mser5(columns["response"][order][inside])
+    return (float(arrival[cut]) if cut else 0.0), stop
+
+
+def summarise(
+    measurements: Measurements,
+    nominal: Nominal,
+    *,
+    variant: str,
+    replication: int,
+    time_unit_seconds: float,
+    window: tuple[float, float],
+    twin: Measurements | None = None,
+    prediction: dict[str, Any] | None = None,
+    tasks_per_job: float = 1.0,
+) -> Summary:
+    """Return the summary of a run of the cluster, beside its twin's if that is given, or of the twin itself.
+
+    ``nominal``: the scenario's own numbers, which the verdict compares with; ``window``: see ``measured_window``;
+    ``tasks_per_job``: mean number of tasks. ``measurements.counters`` must have "jobs arrived" and "messages".
+    """
+    columns: Columns = measurements.columns
+    order = np.argsort(columns["arrival"], kind="stable")
+    order = order[(columns["arrival"][order] >= window[0]) & (columns["arrival"][order] < window[1])]
+    jobs = {name: column[order] for name, column in columns.items()}
+    done = jobs["outcome"] == COMPLETED
+    outcomes = {name: int(np.count_nonzero(jobs["outcome"] == code)) for code, name in enumerate(OUTCOMES)}
+    response = jobs["response"][done]
+    accounting = check(columns, measurements.counters["jobs arrived"])
+    probes_per_job = _mean(jobs["probes"])
+    return Summary(
+        variant=variant,
+        replication=replication,
+        source=measurements.source,
+        servers=nominal.servers,
+        time_unit_seconds=time_unit_seconds,
+        window=window,
+        accounting=accounting,
+        outcomes=outcomes,
+        response=mean_interval(response),
+        response_quantiles=quantiles(response),
+        inherent_mean=_mean(jobs["inherent"][done]),
+        queueing_delay_mean=_mean(response - jobs["inherent"][done]),
+        wait_mean=_mean(jobs["wait"][done]),
+        dispatch_lag_mean=_mean(jobs["lag"]),
+        queue_length=time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window),
+        probes_per_job=probes_per_job,
+        probes_per_task=None if probes_per_job is None else probes_per_job / tasks_per_job,
+        messages_per_job=measurements.counters["messages"] / accounting.arrived if accounting.arrived else None,
+        drop_share=outcomes["dropped"] / len(order) if len(order) else None,
+        verdict=judge(measurements, accounting, nominal, window, time_unit_seconds),
+        pathwise=None if twin is None else compare(columns, twin.columns, window),
+        prediction=prediction,
+        counters=measurements.counters,
+        processes=[_without_nan(process) for process in measurements.processes],
+    )
+
+
+def encode(summaries: list[Summary]) -> bytes:
+    """Return the summaries as JSON text, indented. A NaN in a prediction becomes null."""
+    return msgspec.json.format(msgspec.json.encode(summaries), indent=2)
+
+
+def decode(text: bytes) -> list[Summary]:
+    """Read what ``encode`` wrote. Raises ValueError if it is not that, or of another version of the schema."""
+    versions = msgspec.json.decode(text, type=list[_Versioned])
+    for version in versions:
+        if version.schema != SCHEMA:
+            raise ValueError(f"the summary has schema {version.schema}, and this version reads schema {SCHEMA}")
+    return msgspec.json.decode(text, type=list[Summary])
+
+
+class _Versioned(msgspec.Struct):
+    schema: int
+
+
+def _mean(values: npt.NDArray[Any]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def _without_nan(process: ProcessReport) -> ProcessReport:
+    """A process whose timers never fired has no lateness; JSON has no NaN, and its ``timers`` = 0 says as much."""
+    values = msgspec.structs.asdict(process)
+    return ProcessReport(
+        **{name: 0.0 if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
+    )
