@@ -1,0 +1,1 @@
+"""What arrives: arrival processes, size distributions, job types and recorded traces."""

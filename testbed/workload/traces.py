@@ -1,0 +1,98 @@
+"""Recorded workloads: arrival times, and optionally sizes and types, read from CSV or Parquet files."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.workload.law import FloatArray
+from testbed.workload.tables import column_of, number_column, read_table
+
+IntArray = npt.NDArray[np.int64]
+
+SAMPLE = "sample"  # the name in a scenario of the recording that is shipped
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """The jobs of a recording, in order of arrival; all arrays have shape (jobs,)."""
+
+    file: str
+    arrival: FloatArray  # counted from the first arrival
+    size: FloatArray | None
+    type: tuple[str | int | None, ...] | None  # as in the file: names or indices
+
+    @property
+    def period(self) -> float:
+        """Time after which the recording starts over: from first to last arrival, and one mean gap more."""
+        jobs = len(self.arrival)
+        return float(self.arrival[-1]) * jobs / (jobs - 1)
+
+    def type_indices(self, names: Sequence[str]) -> IntArray | None:
+        """Return the index of each job's type among ``names``; None if the recording has no types.
+
+        A value is a name or, if no type is called that, an index. With a single type all jobs are of that type,
+        whatever the file says. Raises ValueError, naming the row, for a value that is neither.
+        """
+        if self.type is None:
+            return None
+        if len(names) == 1:
+            return np.zeros(len(self.type), dtype=np.int64)
+        index: dict[str | int | None, int] = {}
+        for row, value in enumerate(self.type, 1):
+            if value in index:
+                continue
+            if str(value) in names:
+                index[value] = names.index(str(value))
+            elif isinstance(value, int) and 0 <= value < len(names):
+                index[value] = value
+            else:
+                known = ", ".join(f"'{name}'" for name in names)
+                raise ValueError(
+                    f"{self.file}: the type in row {row} is {value!r}, but the workload's types are {known}, "
+                    f"or 0 to {len(names) - 1}"
+                )
+        return np.array([index[value] for value in self.type], dtype=np.int64)
+
+
+def read_recording(file: str, arrival: str, size: str, type_: str, optional: Collection[str]) -> Recording:
+    """Read a recording from ``file``, a CSV or Parquet file or "sample", with its columns by name.
+
+    ``optional`` may hold "size" and "type": those columns may then be absent. Rows are counted from 1, a header not
+    included. Raises ValueError that names file, column and row when the file can't be read, lacks a column, has fewer
+    than two arrivals, times that decrease or are all the same, sizes that are negative, or values that are no numbers.
+    """
+    if file == SAMPLE:
+        with importlib.resources.as_file(
+            importlib.resources.files("testbed.workload") / "data/sample_trace.csv"
+        ) as path:
+            table = read_table(str(path))
+    else:
+        table = read_table(file)
+    times = number_column(table, file, arrival)
+    if len(times) < 2:
+        raise ValueError(f"{file} has a single arrival: a recording needs at least two")
+    back = np.flatnonzero(np.diff(times) < 0)
+    if len(back):
+        row = int(back[0]) + 1
+        raise ValueError(
+            f"{file}: column '{arrival}' must not decrease, but row {row + 1} is {times[row]} after {times[row - 1]}: "
+            "sort the file by arrival"
+        )
+    if times[-1] == times[0]:
+        raise ValueError(f"{file}: all arrivals in column '{arrival}' are at {times[0]}")
+    sizes = None
+    if size in table.column_names or "size" not in optional:
+        sizes = number_column(table, file, size)
+        negative = np.flatnonzero(sizes < 0)
+        if len(negative):
+            row = int(negative[0])
+            raise ValueError(f"{file}: column '{size}' must be at least 0, but row {row + 1} is {sizes[row]}")
+    types = None
+    if type_ in table.column_names or "type" not in optional:
+        types = tuple(column_of(table, file, type_).to_pylist())
+    return Recording(file, times - times[0], sizes, types)
