@@ -76,19 +76,20 @@ class ProtocolError(Exception):
 
 
 class Encoder:
-    """Turns objects into frames."""
+    """Turns objects into frames whose bodies have at most ``limit`` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = FRAME_LIMIT) -> None:
         self._encoder = msgspec.msgpack.Encoder()
         self._buffer = bytearray(1 << 16)
+        self._limit = limit
 
     def frame(self, body: object) -> bytes:
-        """Return ``body`` as one frame. Raises ProtocolError when it is longer than FRAME_LIMIT."""
+        """Return ``body`` as one frame. Raises ProtocolError when it is too long."""
         buffer = self._buffer
         self._encoder.encode_into(body, buffer, 4)
         length = len(buffer) - 4
-        if length > FRAME_LIMIT:
-            raise ProtocolError(f"a frame of {length} bytes is over the limit of {FRAME_LIMIT}")
+        if length > self._limit:
+            raise ProtocolError(f"a frame of {length} bytes is over the limit of {self._limit}")
         buffer[:4] = length.to_bytes(4, "big")
         return bytes(buffer)
 

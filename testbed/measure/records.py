@@ -16,6 +16,9 @@ COMPLETED: Final = 0
 DROPPED: Final = 1
 LOST: Final = 2
 IN_SYSTEM: Final = 3
+#: Buckets of live response-time histograms, in time units: lowest, highest, ratio.
+RESPONSE_BUCKETS: Final = (1e-3, 1e5, 1.15)
+
 OUTCOMES: Final = ("completed", "dropped", "lost", "in system")
 
 #: The columns of a job's record: name, array typecode, meaning. Times are in time units.

@@ -1,0 +1,182 @@
+"""What the controller and its processes tell each other, over a connection of its own beside the agents' messages.
+
+process                      controller
+Hello                ->
+                     <-      Setup          what you are, and the whole scenario
+Ready                ->                     where I listen
+                     <-      Peers          where the others listen
+Linked               ->                     connected to those that I talk to
+                     <-      Start
+Progress (often)     ->
+                     <-      Finish         stop arrivals, report
+Records (some), Report ->                   then the process ends
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+import trio
+
+from testbed.measure.records import ProcessReport
+from testbed.protocol import Encoder, FrameReader
+
+#: An address that a process listens at: a Unix socket's path, or host and TCP port.
+Address = str | tuple[str, int]
+
+
+class Hello(msgspec.Struct, tag=True):
+    """First words on a new connection, to the controller or to a peer process. ``token`` is the run's secret."""
+
+    version: int
+    token: str
+    process: int
+
+
+class Setup(msgspec.Struct, tag=True):
+    """Which process you are: ``servers`` is the range of server addresses of a node, None for a dispatcher process."""
+
+    name: str
+    scenario: str  # resolved, as TOML
+    replication: int
+    dispatcher: int | None
+    servers: tuple[int, int] | None
+    folder: str  # for sockets
+    metric_labels: dict[str, str]
+
+
+class Ready(msgspec.Struct, tag=True):
+    """The process has built its agents and listens at ``address``; ``metrics_port`` serves /metrics."""
+
+    address: str | tuple[str, int]
+    metrics_port: int
+
+
+class Peers(msgspec.Struct, tag=True):
+    """Where the node processes listen, by process, with the range of server addresses of each."""
+
+    nodes: dict[int, tuple[str | tuple[str, int], tuple[int, int]]]
+
+
+class Linked(msgspec.Struct, tag=True):
+    """The process has all its connections."""
+
+
+class Start(msgspec.Struct, tag=True):
+    """Time 0 is ``in_seconds`` after you read this."""
+
+    in_seconds: float
+
+
+class Progress(msgspec.Struct, tag=True):
+    """How a process is doing. Cumulated since time 0; a node fills only what it knows."""
+
+    time: float
+    arrived: int = 0
+    ended: int = 0
+    in_system: int = 0
+    arrivals_over: bool = False
+    responses: list[int] = []  # counts of the response-time histogram
+    response_sum: float = 0.0
+    lag_sum: float = 0.0
+    lateness_mean: float = 0.0
+
+
+class Finish(msgspec.Struct, tag=True):
+    """Stop arrivals and report. ``lost_servers`` are ranges of servers whose process has died."""
+
+    lost_servers: list[tuple[int, int]] = []
+
+
+class Records(msgspec.Struct, tag=True):
+    """A piece of the job records: raw bytes by column (testbed.measure.records.COLUMNS)."""
+
+    columns: dict[str, bytes]
+
+
+class Report(msgspec.Struct, tag=True):
+    """The last word of a process."""
+
+    process: ProcessReport
+    counters: dict[str, int]
+    occupancy_edges: list[float]
+    occupancy: list[list[float]]
+
+
+FromProcess = Hello | Ready | Linked | Progress | Records | Report
+FromController = Setup | Peers | Start | Finish
+
+T = TypeVar("T")
+
+#: Control frames carry scenarios with long empirical laws and reports with long queues.
+CONTROL_FRAME_LIMIT = 1 << 28
+
+
+class Channel(Generic[T]):
+    """A control connection: objects out, objects of type ``T`` in."""
+
+    def __init__(self, stream: trio.SocketStream, expected: type[T]) -> None:
+        self._stream = stream
+        self._encoder = Encoder(CONTROL_FRAME_LIMIT)
+        self._reader: FrameReader[T] = FrameReader(expected, CONTROL_FRAME_LIMIT)
+        self._received: deque[T] = deque()
+        self._sending = trio.Lock()
+
+    async def send(self, message: msgspec.Struct) -> None:
+        """Send one object. Raises trio.BrokenResourceError when the peer is gone."""
+        async with self._sending:
+            await self._stream.send_all(self._encoder.frame(message))
+
+    async def receive(self) -> T | None:
+        """Return the next object, or None when the peer has closed. Raises ProtocolError for anything else."""
+        while not self._received:
+            try:
+                data = await self._stream.receive_some(1 << 16)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return None
+            if not data:
+                return None
+            self._received.extend(self._reader.feed(bytes(data)))
+        return self._received.popleft()
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()
+
+
+def listen(transport: str, folder: Path, name: str) -> tuple[socket.socket, Address]:
+    """Open a listening socket: a Unix socket in ``folder``, or a TCP port on loopback that the system chooses."""
+    if transport == "unix":
+        path = str(folder / name)
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(path)
+        address: Address = path
+    else:
+        sock = socket.socket(socket.AF_INET)
+        sock.bind(("127.0.0.1", 0))
+        host, port = sock.getsockname()
+        address = (host, port)
+    sock.listen(128)
+    sock.setblocking(False)
+    return sock, address
+
+
+async def connect(address: Address) -> socket.socket:
+    """Return a non-blocking socket that is connected to ``address``. Raises OSError."""
+    if isinstance(address, str):
+        sock = socket.socket(socket.AF_UNIX)
+        target: str | tuple[str, int] = address
+    else:
+        sock = socket.socket(socket.AF_INET)
+        target = (address[0], address[1])
+    trio_sock = trio.socket.from_stdlib_socket(sock)
+    try:
+        await trio_sock.connect(target)
+    except BaseException:
+        trio_sock.close()
+        raise
+    return sock

@@ -1,0 +1,382 @@
+"""The controller: starts the processes of a cluster, runs one variant on them, and collects what they measured.
+
+It keeps every process on a leash. A process that ends before its time ends the run: arrivals stop, the others report,
+and the failure names the process, how it ended and the last lines that it wrote. Whatever happens, no process and no
+temporary file is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import trio
+
+from testbed.cluster.control import (
+    Address,
+    Channel,
+    Finish,
+    FromProcess,
+    Hello,
+    Linked,
+    Peers,
+    Progress,
+    Ready,
+    Records,
+    Report,
+    Setup,
+    Start,
+    listen,
+)
+from testbed.measure.records import COLUMNS, Measurements
+from testbed.protocol import VERSION, ProtocolError
+from testbed.scenario import resolved
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+READY_SECONDS = 30.0  # for a process to come up, beside PER_PROCESS_SECONDS for each one of the cluster
+PER_PROCESS_SECONDS = 3.0
+REPORT_SECONDS = 30.0
+START_IN_SECONDS = 0.1
+LAST_LINES = 8
+CONTROL_ENV = "TESTBED_CONTROL"
+
+
+class ClusterError(Exception):
+    """The cluster could not be started."""
+
+
+@dataclass
+class Member:
+    """A process of the cluster, as the controller sees it."""
+
+    number: int
+    name: str
+    dispatcher: int | None
+    servers: tuple[int, int] | None
+    process: trio.Process
+    log: Path
+    channel: Channel[FromProcess] | None = None
+    ready: Ready | None = None
+    linked: bool = False
+    progress: Progress | None = None
+    records: list[Records] = field(default_factory=list)
+    report: Report | None = None
+
+    def last_lines(self) -> str:
+        """Return the last lines that the process wrote."""
+        lines = self.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        return "".join(f"\n    {line}" for line in lines) if lines else " It wrote nothing."
+
+
+def node_ranges(servers: int, nodes: int) -> list[tuple[int, int]]:
+    """Split servers 0..servers-1 over ``nodes`` processes as evenly as can be: a range (first, last + 1) for each."""
+    return [(servers * i // nodes, servers * (i + 1) // nodes) for i in range(nodes)]
+
+
+def node_count(scenario: Scenario) -> int:
+    """Return how many node processes the scenario asks for; by default one per core."""
+    nodes = scenario.cluster.nodes
+    if nodes == "per-server":
+        return scenario.servers
+    return min(nodes or os.cpu_count() or 1, scenario.servers)
+
+
+class Controller:
+    """One run of one variant on a cluster of processes of this machine.
+
+    ``observe`` is called with the controller about four times a second while the run goes on. ``stop()`` ends the run
+    early, from any thread of control within trio: arrivals stop, and what was measured is returned.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        replication: int,
+        *,
+        labels: dict[str, str],
+        observe: Callable[[Controller], object] = lambda controller: None,
+    ) -> None:
+        self.scenario = scenario
+        self.members: list[Member] = []
+        self.failure: str | None = None
+        self.started = False
+        self.interrupted = False
+        self._labels = labels
+        self._replication = replication
+        self._observe = observe
+        self._token = secrets.token_hex(16)
+        self._folder = Path()
+        self._changed = trio.Event()
+        self._finishing = False
+
+    # --- what an observer may ask ---
+
+    @property
+    def progress(self) -> list[Progress]:
+        """The last word of each process that has given one."""
+        return [member.progress for member in self.members if member.progress is not None]
+
+    def metrics_targets(self) -> list[str]:
+        """Return host:port of each process's /metrics."""
+        return [f"127.0.0.1:{member.ready.metrics_port}" for member in self.members if member.ready is not None]
+
+    def stop(self) -> None:
+        """End the run now and keep what was measured."""
+        self.interrupted = True
+        self._notify()
+
+    # --- the run ---
+
+    async def run(self) -> Measurements:
+        """Run the variant. Raises ClusterError when the cluster does not come up."""
+        self._folder = Path(tempfile.mkdtemp(prefix="testbed-"))
+        try:
+            async with trio.open_nursery() as nursery:
+                listener, address = self._listen()
+                nursery.start_soon(self._accept, listener, nursery)
+                try:
+                    await self._start_processes(address, nursery)
+                    await self._bring_up()
+                    if not self._over():
+                        await self._watch()
+                    await self._collect()
+                finally:
+                    self._finishing = True
+                    for member in self.members:
+                        if member.process.returncode is None:
+                            member.process.kill()
+                    nursery.cancel_scope.cancel()
+                    listener.close()
+            return self._measurements()
+        finally:
+            with trio.CancelScope(shield=True):
+                for member in self.members:
+                    await member.process.wait()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _listen(self) -> tuple[socket.socket, Address]:
+        try:
+            return listen(self.scenario.cluster.transport, self._folder, "controller")
+        except OSError as error:
+            raise ClusterError(
+                f"cannot listen in {self._folder}: {error.strerror or error}; set TMPDIR to a folder with a short path "
+                'on a local disk, or use cluster.transport = "tcp"'
+            ) from None
+
+    async def _start_processes(self, address: Address, nursery: trio.Nursery) -> None:
+        dispatchers = self.scenario.cluster.dispatchers
+        roles: list[tuple[str, int | None, tuple[int, int] | None]] = [
+            (f"dispatcher-{i}", i, None) for i in range(dispatchers)
+        ]
+        ranges = node_ranges(self.scenario.servers, node_count(self.scenario))
+        roles += [(f"node-{i}", None, servers) for i, servers in enumerate(ranges)]
+        for number, (name, dispatcher, servers) in enumerate(roles):
+            log = self._folder / f"{name}.log"
+            control = msgspec.json.encode((address, self._token, number)).decode()
+            # Numerical libraries would start a thread per core in every process.
+            threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            with log.open("wb") as output:
+                process = await trio.lowlevel.open_process(
+                    [sys.executable, "-m", "testbed.cluster.process"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**os.environ, **threads, CONTROL_ENV: control},
+                    process_group=0,  # Ctrl-C in a terminal is for the controller
+                )
+            member = Member(number, name, dispatcher, servers, process, log)
+            self.members.append(member)
+            nursery.start_soon(self._supervise, member)
+
+    async def _supervise(self, member: Member) -> None:
+        code = await member.process.wait()
+        if self._finishing or member.report is not None:
+            return
+        how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        self._fail(f"process {member.name} {how}. Its last lines:{member.last_lines()}")
+
+    def _fail(self, why: str) -> None:
+        if self.failure is None:
+            self.failure = why
+        self._notify()
+
+    async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(listener)
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                continue
+            sock.setblocking(False)
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+            nursery.start_soon(self._serve, Channel(stream, FromProcess))
+
+    async def _serve(self, channel: Channel[FromProcess]) -> None:
+        """Talk with one process, whichever says Hello here."""
+        member: Member | None = None
+        try:
+            hello = await channel.receive()
+            if not isinstance(hello, Hello) or hello.token != self._token or hello.process >= len(self.members):
+                return
+            member = self.members[hello.process]
+            if hello.version != VERSION:
+                self._fail(f"process {member.name} speaks protocol version {hello.version}, this is {VERSION}")
+                return
+            member.channel = channel
+            await channel.send(
+                Setup(
+                    name=member.name,
+                    scenario=resolved(self.scenario),
+                    replication=self._replication,
+                    dispatcher=member.dispatcher,
+                    servers=member.servers,
+                    folder=str(self._folder),
+                    metric_labels=self._labels,
+                )
+            )
+            while (message := await channel.receive()) is not None:
+                self._note(member, message)
+        except (ProtocolError, trio.BrokenResourceError) as error:
+            if member is not None and not self._finishing:
+                self._fail(f"the control connection of process {member.name} broke: {error}")
+        finally:
+            await channel.aclose()
+
+    def _note(self, member: Member, message: FromProcess) -> None:
+        if isinstance(message, Ready):
+            member.ready = message
+        elif isinstance(message, Linked):
+            member.linked = True
+        elif isinstance(message, Progress):
+            member.progress = message
+        elif isinstance(message, Records):
+            member.records.append(message)
+        elif isinstance(message, Report):
+            member.report = message
+        self._notify()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _over(self) -> bool:
+        return self.interrupted or self.failure is not None
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition()`` holds or the run is over."""
+        while not (condition() or self._over()):
+            await self._changed.wait()
+
+    async def _bring_up(self) -> None:
+        seconds = READY_SECONDS + PER_PROCESS_SECONDS * len(self.members)
+        with trio.move_on_after(seconds) as scope:
+            await self._until(lambda: all(member.ready is not None for member in self.members))
+            if not self._over():
+                nodes = {
+                    member.number: (member.ready.address, member.servers)
+                    for member in self.members
+                    if member.servers is not None and member.ready is not None
+                }
+                await self._tell_all(Peers(nodes))
+                await self._until(lambda: all(member.linked for member in self.members))
+        if scope.cancelled_caught:
+            late = ", ".join(member.name for member in self.members if not member.linked)
+            raise ClusterError(f"not ready after {seconds:.0f} s: {late}; is this machine overloaded?")
+        if self.failure is not None:
+            raise ClusterError(self.failure)
+
+    async def _watch(self) -> None:
+        """Start the run and wait for its end: no more arrivals, and no job left or the drain time over."""
+        await self._tell_all(Start(START_IN_SECONDS))
+        self.started = True
+        scenario = self.scenario
+        unit = scenario.run.time_unit_seconds
+        dispatchers = [member for member in self.members if member.dispatcher is not None]
+
+        def drained() -> bool:
+            self._observe(self)
+            return all(
+                member.progress is not None and member.progress.arrivals_over and not member.progress.in_system
+                for member in dispatchers
+            )
+
+        with trio.move_on_after(START_IN_SECONDS + (scenario.horizon + scenario.drain) * unit):
+            await self._until(drained)
+
+    async def _tell_all(self, message: msgspec.Struct) -> None:
+        for member in self.members:
+            if member.channel is not None and member.process.returncode is None:
+                try:
+                    await member.channel.send(message)
+                except trio.BrokenResourceError:
+                    continue  # the supervisor says what became of it
+
+    async def _collect(self) -> None:
+        """Have all processes that are left report, and wait for them."""
+        dead = [member for member in self.members if member.process.returncode is not None]
+        await self._tell_all(Finish([member.servers for member in dead if member.servers is not None]))
+        with trio.move_on_after(REPORT_SECONDS) as scope:
+            while any(member.report is None and member.process.returncode is None for member in self.members):
+                await self._changed.wait()
+        if scope.cancelled_caught:
+            silent = ", ".join(member.name for member in self.members if member.report is None)
+            self._fail(f"no report after {REPORT_SECONDS:.0f} s from {silent}")
+
+    def _measurements(self) -> Measurements:
+        columns = {
+            name: np.concatenate(
+                [
+                    np.frombuffer(piece.columns[name], dtype=typecode)
+                    for member in self.members
+                    for piece in member.records
+                ]
+                or [np.empty(0, dtype=typecode)]
+            )
+            for name, typecode, _ in COLUMNS
+        }
+        reports = [member.report for member in self.members if member.report is not None]
+        counters: dict[str, int] = {}
+        for report in reports:
+            for name, value in report.counters.items():
+                counters[name] = counters.get(name, 0) + value
+        for member in self.members:
+            if member.report is None and member.dispatcher is not None and member.progress is not None:
+                counters[f"jobs arrived at {member.name}, whose records died with it"] = member.progress.arrived
+        edges, occupancy = merge_occupancy(reports)
+        return Measurements(
+            source="cluster",
+            columns=columns,
+            occupancy_edges=edges,
+            occupancy=occupancy,
+            counters=counters,
+            processes=[report.process for report in reports],
+            stopped_at=min(self.scenario.horizon, max((p.time for p in self.progress), default=0.0)),
+            failure=self.failure,
+        )
+
+
+def merge_occupancy(reports: list[Report]) -> tuple[np.ndarray, np.ndarray]:
+    """Add up the nodes' occupancy tables: common edges (slices + 1,), server-time (slices, levels)."""
+    tables = [report for report in reports if report.occupancy]
+    slices = min((len(report.occupancy) for report in tables), default=0)
+    levels = max((len(report.occupancy[0]) for report in tables), default=1)
+    total = np.zeros((slices, levels))
+    for report in tables:
+        table = np.array(report.occupancy[:slices])
+        total[:, : table.shape[1]] += table
+    edges = np.array(tables[0].occupancy_edges[: slices + 1] if tables else [])
+    return edges, total

@@ -1,0 +1,338 @@
+"""One process of a cluster: a node, which hosts servers, or a dispatcher process.
+
+Started by the controller as ``python -m testbed.cluster.process``. Where to find the controller, and the run's secret,
+come in environment variables: command lines can be read by other users. The process ends when it has reported, or when
+its control connection ends: no controller, no process.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import msgspec
+import trio
+
+from dispatchers.dispatcher import Dispatcher
+from testbed.agent import Agent
+from testbed.cluster.control import (
+    Address,
+    Channel,
+    Finish,
+    FromController,
+    Hello,
+    Linked,
+    Peers,
+    Progress,
+    Ready,
+    Records,
+    Report,
+    Setup,
+    Start,
+    connect,
+    listen,
+)
+from testbed.measure.histogram import LogHistogram
+from testbed.measure.records import COLUMNS, COMPLETED, RESPONSE_BUCKETS, JobRecords, Occupancy, ProcessReport
+from testbed.metrics import serve_metrics
+from testbed.protocol import VERSION, Encoder, FrameReader, ProtocolError
+from testbed.runtime.connection import Connection
+from testbed.runtime.realtime import RealTimeRuntime
+from testbed.runtime.system import (
+    Source,
+    build_delay,
+    build_dispatcher,
+    build_servers,
+    build_workload,
+    expected_jobs,
+    schedule_slices,
+    slice_edges,
+)
+from testbed.runtime.timerfd import wake_up
+from testbed.scenario import decode
+
+CONTROL_ENV = "TESTBED_CONTROL"  # address, token and process number, as JSON
+PROGRESS_SECONDS = 0.25
+RECORDS_PER_PIECE = 16384
+HELLO_LIMIT = 4096  # bytes of the first frame of a peer
+HELLO_SECONDS = 10  # that a peer has to say who it is
+
+
+class LiveRecords(JobRecords):
+    """Job records that also keep what is shown and scraped while the run goes on."""
+
+    def __init__(self, capacity: int, time_unit: float) -> None:
+        super().__init__(capacity)
+        #: Response times and dispatch lags in time units.
+        self.responses = LogHistogram(*RESPONSE_BUCKETS)
+        self.lags = LogHistogram(1e-6 / time_unit, 10.0 / time_unit, 1.5)
+        self.outcomes = [0, 0, 0, 0]
+
+    def write(
+        self,
+        job: int,
+        kind: int,
+        dispatcher: int,
+        outcome: int,
+        arrival: float,
+        lag: float,
+        response: float,
+        inherent: float,
+        wait: float,
+        probes: int,
+        server: int,
+    ) -> None:
+        """Append one job and count it."""
+        super().write(job, kind, dispatcher, outcome, arrival, lag, response, inherent, wait, probes, server)
+        self.outcomes[outcome] += 1
+        self.lags.add(lag)
+        if outcome == COMPLETED:
+            self.responses.add(response)
+
+
+class ClusterProcess:
+    """The agents of one process, their runtime and their connections."""
+
+    def __init__(self, setup: Setup, token: str, number: int, channel: Channel[FromController]) -> None:
+        scenario = self.scenario = decode(tomllib.loads(setup.scenario), source="the controller")
+        self.setup = setup
+        self._token = token
+        self._number = number
+        self._channel = channel
+        self.connections: list[Connection] = []
+        self.rejected_frames = 0
+        self._unit = scenario.run.time_unit_seconds
+        self.lateness = LogHistogram(1e-6, 10.0, 1.15)
+        self._alarm = wake_up()
+        self.runtime = RealTimeRuntime(
+            scenario.seed,
+            setup.replication,
+            time_unit=self._unit,
+            addresses=scenario.servers + scenario.cluster.dispatchers,
+            alarm=self._alarm,
+            lateness_seconds=self.lateness,
+            delay=build_delay(scenario, setup.replication, setup.name),
+        )
+        self.occupancy = Occupancy()
+        self.records = LiveRecords(
+            expected_jobs(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0, self._unit
+        )
+        self.dispatcher: Dispatcher | None = None
+        self._source: Source | None = None
+        agents: list[Agent] = []
+        if setup.servers is not None:
+            agents.extend(build_servers(self.runtime, scenario, range(*setup.servers), self.occupancy))
+            schedule_slices(self.runtime, self.occupancy, slice_edges(scenario))
+        if setup.dispatcher is not None:
+            self.dispatcher = build_dispatcher(self.runtime, scenario, setup.dispatcher, self.records)
+            agents.append(self.dispatcher)
+            jobs = build_workload(scenario, setup.replication).for_dispatcher(setup.dispatcher)
+            self._source = Source(self.runtime, self.dispatcher, jobs, scenario.horizon)
+        for agent in agents:
+            self.runtime.add(agent)
+        # The processor time of the run proper: from time 0 to the end of the arrivals.
+        self._cpu: list[tuple[float, float]] = []
+        for when in (0.0, scenario.horizon):
+            self.runtime.call_at(when, self._note_cpu)
+
+    def _note_cpu(self) -> None:
+        self._cpu.append((time.monotonic(), time.process_time()))
+
+    # --- connections between processes ---
+
+    async def serve_peers(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+        """Accept connections from other processes of the run."""
+        while True:
+            await trio.lowlevel.wait_readable(listener)
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                continue
+            nursery.start_soon(self._serve_peer, peer)
+
+    async def _serve_peer(self, peer: socket.socket) -> None:
+        peer.setblocking(False)
+        hello = None
+        with trio.move_on_after(HELLO_SECONDS):
+            hello = await self._read_hello(peer)
+        if hello is None or hello.version != VERSION or hello.token != self._token:
+            self._reject("a peer that is no process of this run")
+            peer.close()
+            return
+        peer.send(Encoder().frame(Hello(VERSION, self._token, self._number)))
+        # Dispatcher processes come first: process i hosts dispatcher i.
+        dispatchers = self.scenario.cluster.dispatchers
+        addresses = [self.scenario.servers + hello.process] if hello.process < dispatchers else []
+        await self._converse(Connection(peer), addresses)
+
+    def _reject(self, why: object) -> None:
+        self.rejected_frames += 1
+        print(f"closed a connection: {why}", file=sys.stderr)
+
+    async def _read_hello(self, peer: socket.socket) -> Hello | None:
+        reader: FrameReader[Hello] = FrameReader(Hello, HELLO_LIMIT)
+        while True:
+            await trio.lowlevel.wait_readable(peer)
+            try:
+                data = peer.recv(HELLO_LIMIT)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return None
+            if not data:
+                return None
+            try:
+                hellos = reader.feed(data)
+            except ProtocolError:
+                return None
+            if hellos:
+                return hellos[0]
+
+    async def link(self, address: Address, servers: tuple[int, int], nursery: trio.Nursery) -> None:
+        """Connect to the node process at ``address``, which hosts ``servers``."""
+        peer = await connect(address)
+        peer.send(Encoder().frame(Hello(VERSION, self._token, self._number)))
+        hello = await self._read_hello(peer)
+        if hello is None or hello.version != VERSION or hello.token != self._token:
+            raise ProtocolError(f"no process of this run listens at {address}")
+        nursery.start_soon(self._converse, Connection(peer), list(range(*servers)))
+
+    async def _converse(self, connection: Connection, addresses: list[int]) -> None:
+        self.connections.append(connection)
+        self.runtime.link(connection, addresses)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connection.run_writer)
+                await self.runtime.receive(connection)
+                nursery.cancel_scope.cancel()
+        except* ProtocolError as errors:
+            self._reject(errors.exceptions[0])
+        finally:
+            self.runtime.unlink(connection)
+            connection.close()
+
+    # --- the controller's words ---
+
+    def start(self, in_seconds: float) -> None:
+        """Begin at time 0, ``in_seconds`` from now."""
+        # What exists now lives as long as the run; the collector need not walk through it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+        if self._source is not None:
+            self._source.start()
+        self.runtime.start(in_seconds)
+
+    async def report_progress(self) -> None:
+        """Tell the controller how things are, four times a second."""
+        while True:
+            await trio.sleep(PROGRESS_SECONDS)
+            await self._channel.send(self.progress())
+
+    def progress(self) -> Progress:
+        """Return how things are now."""
+        progress = Progress(time=self.runtime.clock(), lateness_mean=self.lateness.mean if self.lateness.sum else 0.0)
+        dispatcher, source = self.dispatcher, self._source
+        if dispatcher is not None and source is not None:
+            progress.arrived = dispatcher.arrived
+            progress.ended = self.records.count
+            progress.in_system = len(dispatcher.in_system)
+            progress.arrivals_over = source.ended
+            progress.responses = self.records.responses.counts
+            progress.response_sum = self.records.responses.sum
+            progress.lag_sum = self.records.lags.sum
+        return progress
+
+    async def finish(self, finish: Finish) -> None:
+        """Stop arrivals, close the books, send records and report."""
+        if self._source is not None:
+            self._source.stop()
+        if len(self._cpu) < 2:
+            self._note_cpu()
+        if self.dispatcher is not None:
+            self.runtime.now = max(self.runtime.now, self.runtime.clock())
+            lost = [range(*servers) for servers in finish.lost_servers]
+            self.dispatcher.close(lambda server: any(server in servers for servers in lost))
+        await self._send_records()
+        edges, occupancy = self.occupancy.table()
+        lateness = self.lateness
+        started, ended = self._cpu[0], self._cpu[-1]
+        await self._channel.send(
+            Report(
+                process=ProcessReport(
+                    name=self.setup.name,
+                    seconds=ended[0] - started[0],
+                    cpu_seconds=ended[1] - started[1],
+                    timers=lateness.count,
+                    lateness_mean=lateness.mean if lateness.count else 0.0,
+                    lateness_p50=lateness.quantile(0.5) if lateness.count else 0.0,
+                    lateness_p99=lateness.quantile(0.99) if lateness.count else 0.0,
+                    lateness_max=lateness.max,
+                    messages_sent=sum(connection.messages_sent for connection in self.connections),
+                    messages_received=self.runtime.messages_received,
+                    bytes_sent=sum(connection.bytes_sent for connection in self.connections),
+                    rejected_frames=self.rejected_frames,
+                    exact_timers=self._alarm.exact,
+                    peak_queue_bytes=max((connection.peak_unsent for connection in self.connections), default=0),
+                ),
+                counters={
+                    "jobs arrived": self.dispatcher.arrived if self.dispatcher else 0,
+                    "probes": self.dispatcher.probes if self.dispatcher else 0,
+                    "messages": sum(connection.messages_sent for connection in self.connections),
+                },
+                occupancy_edges=edges.tolist(),
+                occupancy=occupancy.tolist(),
+            )
+        )
+
+    async def _send_records(self) -> None:
+        columns = self.records.columns()
+        for i in range(0, self.records.count, RECORDS_PER_PIECE):
+            piece = {name: columns[name][i : i + RECORDS_PER_PIECE].tobytes() for name, _, _ in COLUMNS}
+            await self._channel.send(Records(piece))
+
+    async def run(self) -> None:
+        """Do what the controller says until it says Finish or goes away."""
+        name = self.setup.name
+        listener, address = listen(self.scenario.cluster.transport, Path(self.setup.folder), name)
+        metrics_port = serve_metrics(self)
+        await self._channel.send(Ready(address, metrics_port))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.serve_peers, listener, nursery)
+            while (message := await self._channel.receive()) is not None:
+                if isinstance(message, Peers):
+                    if self.dispatcher is not None:
+                        for address, servers in message.nodes.values():
+                            await self.link(address, servers, nursery)
+                    await self._channel.send(Linked())
+                elif isinstance(message, Start):
+                    nursery.start_soon(self.runtime.run_timers)
+                    nursery.start_soon(self.report_progress)
+                    self.start(message.in_seconds)
+                elif isinstance(message, Finish):
+                    await self.finish(message)
+                    break
+            nursery.cancel_scope.cancel()
+
+
+async def main() -> None:
+    """Find the controller, learn what to be, be it."""
+    raw_address, token, number = msgspec.json.decode(
+        os.environ[CONTROL_ENV], type=tuple[str | tuple[str, int], str, int]
+    )
+    sock = await connect(raw_address)
+    channel: Channel[FromController] = Channel(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), FromController)
+    await channel.send(Hello(VERSION, token, number))
+    setup = await channel.receive()
+    if isinstance(setup, Setup):
+        await ClusterProcess(setup, token, number, channel).run()
+    await channel.aclose()
+
+
+if __name__ == "__main__":
+    trio.run(main)

@@ -1,0 +1,105 @@
+"""One connection to a peer process: frames of messages out, batches of messages in."""
+
+from __future__ import annotations
+
+import socket
+
+import trio
+
+from testbed.protocol import BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message
+
+RECEIVE_BYTES = 1 << 18
+
+
+class Connection:
+    """A non-blocking stream socket to a peer process.
+
+    Agents' messages collect in ``outbox``. ``flush`` encodes them as one frame and hands it to the kernel at once; what
+    the kernel does not take waits in ``_unsent`` for ``run_writer``, which is then the only writer (two tasks that
+    write to one full socket would collide).
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        if sock.family != getattr(socket, "AF_UNIX", None):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = sock
+        self.outbox: list[Message] = []
+        self.messages_sent = 0
+        self.bytes_sent = 0
+        self.peak_unsent = 0
+        self._encoder = Encoder()
+        self._reader: FrameReader[list[AnyMessage]] = FrameReader(list[AnyMessage])
+        self._unsent = bytearray()
+        self._has_unsent = trio.Event()
+        self._closed = False
+
+    def flush(self) -> None:
+        """Send all messages of the outbox, as one frame unless there are very many."""
+        outbox = self.outbox
+        self.messages_sent += len(outbox)
+        if len(outbox) <= BATCH_LIMIT:
+            self._write(self._encoder.frame(outbox))
+        else:
+            for i in range(0, len(outbox), BATCH_LIMIT):
+                self._write(self._encoder.frame(outbox[i : i + BATCH_LIMIT]))
+        outbox.clear()
+
+    def _write(self, frame: bytes) -> None:
+        if self._closed:
+            return
+        self.bytes_sent += len(frame)
+        sent = 0
+        if not self._unsent:
+            try:
+                sent = self._socket.send(frame)
+            except BlockingIOError:
+                pass
+            except OSError:  # the peer is gone; the reader finds out as well and says so
+                return
+            if sent == len(frame):
+                return
+        self._unsent += frame[sent:]
+        self.peak_unsent = max(self.peak_unsent, len(self._unsent))
+        self._has_unsent.set()
+
+    async def run_writer(self) -> None:
+        """Send what ``flush`` could not, as the peer reads; until the connection is closed."""
+        while not self._closed:
+            await self._has_unsent.wait()
+            while self._unsent:
+                await trio.lowlevel.wait_writable(self._socket)
+                try:
+                    sent = self._socket.send(self._unsent)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    self._unsent.clear()
+                    return
+                del self._unsent[:sent]
+            self._has_unsent = trio.Event()
+
+    async def receive(self) -> list[list[AnyMessage]] | None:
+        """Wait for bytes and return the batches they complete, perhaps none; None when the peer has closed.
+
+        Raises ProtocolError when the bytes are not frames of messages.
+        """
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                data = self._socket.recv(RECEIVE_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return None
+            if not data:
+                return None
+            return self._reader.feed(data)
+
+    def close(self) -> None:
+        """Close the socket; harmless when it is closed already."""
+        if not self._closed:
+            self._closed = True
+            self._has_unsent.set()
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()

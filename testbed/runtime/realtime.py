@@ -1,0 +1,198 @@
+"""The real-time runtime: the agents of one OS process, driven by the wall clock and by messages from sockets.
+
+Everything happens in *turns*. A turn begins when the alarm goes off or when bytes have come in. It fires the timers
+that are due, each with ``now`` at its own deadline; then it delivers the messages, with ``now`` at the present; then it
+sends what the agents wrote, one frame per peer, and sets the alarm for the earliest deadline. Three properties follow:
+
+* deadlines chain: an agent that schedules from ``now`` loses nothing to a late wake-up (DESIGN rule 5);
+* ``now`` never decreases, and a message never finds a server whose service was over in a state from before its end;
+* batches grow with the load by themselves: the more messages wait for a process, the fewer wake-ups, frames and system
+  calls each one costs.
+
+This module knows the length of a time unit; agents and messages do not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+from testbed.agent import Agent, Timer
+from testbed.measure.histogram import LogHistogram
+from testbed.protocol import Message, ProtocolError
+from testbed.runtime.connection import Connection
+from testbed.runtime.delay import Delay
+from testbed.runtime.timerfd import WakeUp
+from testbed.streams import Stream, generator
+
+
+class RealTimeRuntime:
+    """An environment for agents (testbed.agent.Environment) on the wall clock.
+
+    ``time_unit`` is the length of a time unit in seconds; ``addresses`` the number of agents in the whole cluster;
+    ``lateness_seconds`` a histogram that every timer's lateness is added to.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        replication: int,
+        *,
+        time_unit: float,
+        addresses: int,
+        alarm: WakeUp,
+        lateness_seconds: LogHistogram,
+        delay: Delay | None = None,
+    ) -> None:
+        self.now = 0.0
+        self.lateness = 0.0
+        self.messages_received = 0
+        self.agents: list[Agent] = []
+        self._seed = seed
+        self._replication = replication
+        self._unit = time_unit
+        self._per_second = 1.0 / time_unit
+        self._origin = float("inf")  # the monotonic clock's reading at time 0
+        self._alarm = alarm
+        self._armed = float("inf")
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._scheduled = 0
+        self._routes: list[dict[type[Message], Callable[[Message], object]]] = [{} for _ in range(addresses)]
+        self._outboxes: list[list[Message]] = [[] for _ in range(addresses)]
+        self._connections: list[Connection] = []
+        self._lateness_add = lateness_seconds.add
+        self._delay = delay
+        #: Part of the environment.
+        self.send: Callable[[Message], object] = self._send_now if delay is None else self._send_later
+
+    # --- the environment ---
+
+    def stream(self, name: str) -> Stream:
+        """Return the random stream of that name."""
+        return Stream(generator(self._seed, self._replication, name))
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Call ``callback()`` at time ``when``; at once if that is past."""
+        timer = Timer(callback)
+        self._scheduled = order = self._scheduled + 1
+        heappush(self._heap, (when, order, timer))
+        return timer
+
+    def _send_now(self, message: Message) -> None:
+        self._outboxes[message.to].append(message)
+
+    def _send_later(self, message: Message) -> None:
+        assert self._delay is not None
+        self.call_at(self._delay.arrival(self.now, message.sender, message.to), lambda: self._send_now(message))
+
+    # --- set up ---
+
+    def add(self, agent: Agent) -> None:
+        """Host an agent."""
+        self.agents.append(agent)
+        self._routes[agent.address] = agent.handlers
+
+    def link(self, connection: Connection, addresses: Sequence[int]) -> None:
+        """Send messages for ``addresses`` over ``connection`` from now on."""
+        self._connections.append(connection)
+        for address in addresses:
+            self._outboxes[address] = connection.outbox
+
+    def unlink(self, connection: Connection) -> None:
+        """Forget a connection that is closed; what is sent to its agents from now on is lost."""
+        if connection in self._connections:
+            self._connections.remove(connection)
+        lost: list[Message] = []
+        self._outboxes = [lost if outbox is connection.outbox else outbox for outbox in self._outboxes]
+
+    def start(self, in_seconds: float) -> None:
+        """Put time 0 at ``in_seconds`` from now, when the agents start to act."""
+        self._origin = time.monotonic() + in_seconds
+        for agent in self.agents:
+            self.call_at(0.0, agent.start)
+        self._arm()
+
+    def clock(self) -> float:
+        """Return the present time in time units; negative before time 0."""
+        return (time.monotonic() - self._origin) * self._per_second
+
+    # --- turns ---
+
+    async def run_timers(self) -> None:
+        """Take a turn whenever the alarm goes off."""
+        while True:
+            await self._alarm.wait()
+            self._armed = float("inf")
+            self.turn()
+
+    def turn(self, batches: Sequence[Sequence[Message]] = ()) -> None:
+        """Fire the timers that are due, deliver ``batches``, send what was written, set the alarm.
+
+        Raises ProtocolError for a message that no agent here handles; the messages before it have been delivered.
+        """
+        heap = self._heap
+        present = self.clock()
+        if heap and heap[0][0] <= present:
+            self._fire(present)
+            # Firing took time, and what has become due since then comes before the messages. Once more, not "until
+            # nothing is due": a process that cannot keep up must still get to its messages.
+            present = self.clock()
+            self._fire(present)
+        if batches:
+            self.now = present
+            self.lateness = 0.0
+            try:
+                for batch in batches:
+                    self._deliver(batch)
+            finally:
+                self._flush()
+        else:
+            self._flush()
+        self._arm()
+
+    def _fire(self, present: float) -> None:
+        heap = self._heap
+        add = self._lateness_add
+        unit = self._unit
+        while heap and heap[0][0] <= present:
+            when, _, timer = heappop(heap)
+            callback = timer.callback
+            if callback is not None:
+                if when > self.now:
+                    self.now = when
+                self.lateness = late = present - when
+                add(late * unit)
+                callback()
+
+    def _deliver(self, batch: Sequence[Message]) -> None:
+        routes = self._routes
+        self.messages_received += len(batch)
+        for message in batch:
+            try:
+                handler = routes[message.to][type(message)]
+            except (KeyError, IndexError):
+                raise ProtocolError(f"a {type(message).__name__} for address {message.to}, which is not here") from None
+            handler(message)
+
+    def _flush(self) -> None:
+        for connection in self._connections:
+            if connection.outbox:
+                connection.flush()
+
+    def _arm(self) -> None:
+        heap = self._heap
+        if heap and heap[0][0] != self._armed:
+            self._armed = when = heap[0][0]
+            self._alarm.arm(self._origin + when * self._unit)
+
+    async def receive(self, connection: Connection) -> None:
+        """Take a turn with each batch of messages that comes over ``connection``, until it ends.
+
+        Raises ProtocolError when the peer sends what the protocol does not allow.
+        """
+        while True:
+            batches = await connection.receive()
+            if batches is None:
+                return
+            self.turn(batches)

@@ -1,0 +1,153 @@
+"""The agents of a scenario, built the same way for both runtimes.
+
+Servers have addresses 0..N-1 in the order of the pools, dispatchers N..N+D-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dispatchers.dispatcher import Dispatcher, Ledger
+from dispatchers.registry import policies
+from servers.server import Server
+from testbed.agent import Environment
+from testbed.measure.records import Occupancy
+from testbed.runtime.delay import Delay
+from testbed.streams import generator
+from testbed.workload.distributions import Deterministic
+from testbed.workload.workload import Block, Workload
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+SLICES = 100  # slices of the measured window in which occupancy is kept
+
+
+def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], meter: Occupancy) -> list[Server]:
+    """Return the server agents at the given addresses; ``meter`` keeps how long they spend at each queue length."""
+    reports = policies()[scenario.dispatch.policy].idle_reports
+    dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers) if reports else ()
+    wanted = set(servers)
+    built = []
+    address = 0
+    for pool in scenario.cluster.pools:
+        speeds = [kind.speed.get(pool.name, 1.0) for kind in scenario.workload.types]
+        for _ in range(pool.servers):
+            if address in wanted:
+                built.append(
+                    Server(env, address, speeds=speeds, meter=meter, buffer=pool.buffer, idle_report_to=dispatchers)
+                )
+            address += 1
+    meter.servers.extend(built)
+    return built
+
+
+def build_dispatcher(env: Environment, scenario: Scenario, index: int, ledger: Ledger) -> Dispatcher:
+    """Return the dispatcher agent of that index."""
+    return Dispatcher(
+        env,
+        scenario.servers + index,
+        index=index,
+        servers=scenario.servers,
+        policy=policies()[scenario.dispatch.policy],
+        parameters=scenario.dispatch.parameters,
+        ledger=ledger,
+    )
+
+
+def build_workload(scenario: Scenario, replication: int) -> Workload:
+    """Return the scenario's jobs: the same for every policy and in both runtimes."""
+    return Workload(
+        scenario.workload.arrivals,
+        scenario.workload.size,
+        [kind.probability for kind in scenario.workload.types],
+        scenario.rate,
+        scenario.cluster.dispatchers,
+        scenario.seed,
+        replication,
+        type_names=[kind.name for kind in scenario.workload.types],
+    )
+
+
+def build_delay(scenario: Scenario, replication: int, process: str) -> Delay | None:
+    """Return the extra message delay drawn by one process, or None where the scenario has none."""
+    delay = scenario.cluster.message_delay
+    if not isinstance(delay, (int, float)):
+        law = delay
+    elif delay > 0:
+        law = Deterministic(delay)
+    else:
+        return None
+    return Delay(law.sample, generator(scenario.seed, replication, f"message delay/{process}"))
+
+
+def expected_jobs(scenario: Scenario) -> int:
+    """Return about how many jobs arrive in a run, with room to spare; records are preallocated for that many."""
+    mean = scenario.rate * scenario.horizon
+    return int(mean + 6 * mean**0.5)
+
+
+def slice_edges(scenario: Scenario) -> list[float]:
+    """Return the boundaries of the occupancy slices: SLICES in the measured window, equally wide ones before it."""
+    horizon = scenario.horizon
+    duration = scenario.run.duration
+    before = round((horizon - duration) / duration * SLICES)
+    head = np.linspace(0.0, horizon - duration, before + 1)[:-1] if before or horizon > duration else np.empty(0)
+    return [*head.tolist(), *np.linspace(horizon - duration, horizon, SLICES + 1).tolist()]
+
+
+class Source:
+    """The arrivals of one dispatcher: an open loop that hands over each job at its intended arrival time.
+
+    The next arrival never waits for the cluster. A late process hands jobs over late, with their intended times.
+    """
+
+    def __init__(self, env: Environment, dispatcher: Dispatcher, blocks: Iterable[Block], until: float) -> None:
+        self._env = env
+        self._arrive = dispatcher.arrive
+        self._until = until
+        self._jobs = self._unroll(blocks)
+        self._job: tuple[int, float, int, float] | None = None
+        self.ended = False
+
+    @staticmethod
+    def _unroll(blocks: Iterable[Block]) -> Iterator[tuple[int, float, int, float]]:
+        for block in blocks:
+            yield from zip(
+                block.job.tolist(), block.arrival.tolist(), block.kind.tolist(), block.size.tolist(), strict=True
+            )
+
+    def start(self) -> None:
+        """Schedule the first arrival."""
+        self._schedule()
+
+    def stop(self) -> None:
+        """Let no further job arrive."""
+        self.ended = True
+
+    def _schedule(self) -> None:
+        job = self._job = next(self._jobs, None)
+        if job is None or job[1] >= self._until:
+            self.ended = True
+        else:
+            self._env.call_at(job[1], self._hand_over)
+
+    def _hand_over(self) -> None:
+        job = self._job
+        if self.ended or job is None:
+            return
+        self._arrive(job[0], job[2], (job[3],))
+        self._schedule()
+
+
+def schedule_slices(env: Environment, occupancy: Occupancy, edges: list[float]) -> None:
+    """Have ``occupancy`` close its slices at ``edges``."""
+
+    def at(edge: float) -> Callable[[], None]:
+        return lambda: occupancy.close_slice(edge)
+
+    for edge in edges:
+        env.call_at(edge, at(edge))

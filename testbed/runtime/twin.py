@@ -1,0 +1,63 @@
+"""The twin: a whole scenario on the virtual runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from testbed.measure.records import JobRecords, Measurements, Occupancy
+from testbed.runtime.system import (
+    Source,
+    build_delay,
+    build_dispatcher,
+    build_servers,
+    build_workload,
+    expected_jobs,
+    schedule_slices,
+    slice_edges,
+)
+from testbed.runtime.virtual import VirtualRuntime
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+
+def simulate(scenario: Scenario, replication: int = 0) -> Measurements:
+    """Run a scenario on the virtual runtime and return what it measured.
+
+    The workload, the policy's choices and the message delays come from the same streams as on the cluster. The
+    outcome is a deterministic function of the scenario and the replication.
+    """
+    runtime = VirtualRuntime(scenario.seed, replication, build_delay(scenario, replication, "twin"))
+    occupancy = Occupancy()
+    records = JobRecords(expected_jobs(scenario))
+    workload = build_workload(scenario, replication)
+    dispatchers = [build_dispatcher(runtime, scenario, i, records) for i in range(scenario.cluster.dispatchers)]
+    for agent in (*build_servers(runtime, scenario, range(scenario.servers), occupancy), *dispatchers):
+        runtime.add(agent)
+    schedule_slices(runtime, occupancy, slice_edges(scenario))
+    runtime.start()
+    for dispatcher in dispatchers:
+        Source(runtime, dispatcher, workload.for_dispatcher(dispatcher.index), scenario.horizon).start()
+
+    runtime.run(scenario.horizon)
+    # Drain in steps: agents with clocks of their own would otherwise keep the heap from ever being empty.
+    last = scenario.horizon + scenario.drain
+    while runtime.now < last and any(dispatcher.in_system for dispatcher in dispatchers):
+        runtime.run(min(runtime.now + 1.0, last))
+    for dispatcher in dispatchers:
+        dispatcher.close(lambda server: False)
+
+    edges, table = occupancy.table()
+    return Measurements(
+        source="twin",
+        columns=records.columns(),
+        occupancy_edges=edges,
+        occupancy=table,
+        counters={
+            "jobs arrived": sum(dispatcher.arrived for dispatcher in dispatchers),
+            "probes": sum(dispatcher.probes for dispatcher in dispatchers),
+            "messages": runtime.messages,
+        },
+        processes=[],
+        stopped_at=scenario.horizon,
+    )
