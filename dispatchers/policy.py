@@ -32,9 +32,8 @@ class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 #: The field for a policy that waits for replies.
 Timeout = Annotated[
-    float | None,
+    Annotated[float, msgspec.Meta(gt=0)] | None,
     msgspec.Meta(
-        gt=0,
         description="time units to wait for replies before the job is placed with what is known; default: no limit",
     ),
 ]

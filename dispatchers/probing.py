@@ -20,6 +20,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dispatchers.policy import Policy
@@ -47,7 +48,7 @@ class ProbingPolicy(Policy):
 
     def __init__(self, parameters: Any, dispatcher: Dispatcher) -> None:
         super().__init__(parameters, dispatcher)
-        self._timeout: float | None = parameters.timeout
+        self._timeout: float = inf if parameters.timeout is None else parameters.timeout
         self._open: dict[int, Question] = {}  # by job
         self._expiring: deque[Question] = deque()  # open ones and some answered ones, in order of deadline
         self._timer_is_set = False
@@ -55,8 +56,8 @@ class ProbingPolicy(Policy):
     def ask(self, job: int, servers: Sequence[int], draw: float = 0.0) -> None:
         """Probe the servers, all distinct, on behalf of a job that has no open question."""
         self._open[job] = question = Question(job, servers, draw)
-        if self._timeout is not None:
-            self._limit(question, self._timeout)
+        if self._timeout < inf:
+            self._limit(question)
         probe = self.dispatcher.probe
         for server in servers:
             probe(server, job)
@@ -76,9 +77,9 @@ class ProbingPolicy(Policy):
             del self._open[reply.job]
             self.decide(question)
 
-    def _limit(self, question: Question, timeout: float) -> None:
+    def _limit(self, question: Question) -> None:
         env = self.dispatcher.env
-        question.deadline = env.now + timeout
+        question.deadline = env.now + self._timeout
         expiring = self._expiring
         while expiring and self._open.get(expiring[0].job) is not expiring[0]:
             expiring.popleft()
