@@ -39,7 +39,7 @@ class Environment(Protocol):
     now: float
     lateness: float
 
-    def send(self, message: Message, /) -> None:
+    def send(self, message: Message, /) -> object:
         """Send a message to the agent at ``message.to``. Messages between the same two agents arrive in order."""
 
     def call_at(self, when: float, callback: Callable[[], object], /) -> Timer:

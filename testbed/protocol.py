@@ -68,6 +68,9 @@ class Idle(Message, tag=6):
 
 AnyMessage = Probe | ProbeReply | Assign | Done | Dropped | Idle
 
+#: Decodes a frame's body.
+BATCH: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(list[AnyMessage])
+
 T = TypeVar("T")
 
 
@@ -95,14 +98,14 @@ class Encoder:
 
 
 class FrameReader(Generic[T]):
-    """Cuts a byte stream into frames and decodes each into ``body``.
+    """Cuts a byte stream into frames and decodes each.
 
     Whatever the bytes are, ``feed`` either returns well-formed bodies or raises ProtocolError; after an error the
     reader must not be fed again.
     """
 
-    def __init__(self, body: type[T], limit: int = FRAME_LIMIT) -> None:
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(body)
+    def __init__(self, decoder: msgspec.msgpack.Decoder[T], limit: int = FRAME_LIMIT) -> None:
+        self._decoder = decoder
         self._limit = limit
         self._pending = bytearray()
 

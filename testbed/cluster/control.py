@@ -110,6 +110,11 @@ class Report(msgspec.Struct, tag=True):
 FromProcess = Hello | Ready | Linked | Progress | Records | Report
 FromController = Setup | Peers | Start | Finish
 
+#: What each side can be told.
+FROM_PROCESS: msgspec.msgpack.Decoder[FromProcess] = msgspec.msgpack.Decoder(FromProcess)
+FROM_CONTROLLER: msgspec.msgpack.Decoder[FromController] = msgspec.msgpack.Decoder(FromController)
+HELLO: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)
+
 T = TypeVar("T")
 
 #: Control frames carry scenarios with long empirical laws and reports with long queues.
@@ -117,12 +122,12 @@ CONTROL_FRAME_LIMIT = 1 << 28
 
 
 class Channel(Generic[T]):
-    """A control connection: objects out, objects of type ``T`` in."""
+    """A control connection: objects out, what ``decoder`` decodes in."""
 
-    def __init__(self, stream: trio.SocketStream, expected: type[T]) -> None:
+    def __init__(self, stream: trio.SocketStream, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._stream = stream
         self._encoder = Encoder(CONTROL_FRAME_LIMIT)
-        self._reader: FrameReader[T] = FrameReader(expected, CONTROL_FRAME_LIMIT)
+        self._reader: FrameReader[T] = FrameReader(decoder, CONTROL_FRAME_LIMIT)
         self._received: deque[T] = deque()
         self._sending = trio.Lock()
 

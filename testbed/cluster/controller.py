@@ -25,6 +25,7 @@ import numpy as np
 import trio
 
 from testbed.cluster.control import (
+    FROM_PROCESS,
     Address,
     Channel,
     Finish,
@@ -223,7 +224,7 @@ class Controller:
                 continue
             sock.setblocking(False)
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-            nursery.start_soon(self._serve, Channel(stream, FromProcess))
+            nursery.start_soon(self._serve, Channel(stream, FROM_PROCESS))
 
     async def _serve(self, channel: Channel[FromProcess]) -> None:
         """Talk with one process, whichever says Hello here."""

@@ -21,6 +21,8 @@ import trio
 from dispatchers.dispatcher import Dispatcher
 from testbed.agent import Agent
 from testbed.cluster.control import (
+    FROM_CONTROLLER,
+    HELLO,
     Address,
     Channel,
     Finish,
@@ -175,7 +177,7 @@ class ClusterProcess:
         print(f"closed a connection: {why}", file=sys.stderr)
 
     async def _read_hello(self, peer: socket.socket) -> Hello | None:
-        reader: FrameReader[Hello] = FrameReader(Hello, HELLO_LIMIT)
+        reader: FrameReader[Hello] = FrameReader(HELLO, HELLO_LIMIT)
         while True:
             await trio.lowlevel.wait_readable(peer)
             try:
@@ -326,7 +328,7 @@ async def main() -> None:
         os.environ[CONTROL_ENV], type=tuple[str | tuple[str, int], str, int]
     )
     sock = await connect(raw_address)
-    channel: Channel[FromController] = Channel(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), FromController)
+    channel: Channel[FromController] = Channel(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), FROM_CONTROLLER)
     await channel.send(Hello(VERSION, token, number))
     setup = await channel.receive()
     if isinstance(setup, Setup):

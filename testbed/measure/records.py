@@ -6,7 +6,7 @@ Both are written on the hot path, so they are plain arrays that agents append to
 from __future__ import annotations
 
 from array import array
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
@@ -148,7 +148,7 @@ class Occupancy:
         return np.array(self._edges), np.diff(cumulated[:, :used], axis=0)
 
 
-class HasQueueLength:
+class HasQueueLength(Protocol):
     """What Occupancy reads of a server: its present queue length, the task in service included."""
 
     queue_length: int

@@ -6,7 +6,7 @@ import socket
 
 import trio
 
-from testbed.protocol import BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message
+from testbed.protocol import BATCH, BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message
 
 RECEIVE_BYTES = 1 << 18
 
@@ -29,7 +29,7 @@ class Connection:
         self.bytes_sent = 0
         self.peak_unsent = 0
         self._encoder = Encoder()
-        self._reader: FrameReader[list[AnyMessage]] = FrameReader(list[AnyMessage])
+        self._reader: FrameReader[list[AnyMessage]] = FrameReader(BATCH)
         self._unsent = bytearray()
         self._has_unsent = trio.Event()
         self._closed = False
