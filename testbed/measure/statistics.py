@@ -197,7 +197,8 @@ def mser5(series: npt.ArrayLike) -> int:
     sums = np.cumsum(means[::-1])[::-1]
     squares = np.cumsum(means[::-1] ** 2)[::-1]
     statistic = (squares - sums**2 / kept) / kept**2.0
-    cut = int(np.argmin(statistic[: len(means) // 2 + 1]))
+    half = statistic[: len(means) // 2 + 1]
+    cut = int(np.argmax(half <= half.min() + 1e-12 * half[0]))  # the first of those that differ by rounding only
     return 5 * int(where[cut]) if cut else 0
 
 

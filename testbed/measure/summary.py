@@ -140,7 +140,7 @@ def encode(summaries: list[Summary]) -> bytes:
 
 
 def decode(text: bytes) -> list[Summary]:
-    """Read what ``encode`` wrote. Raises ValueError if it is not that, or of another version of the schema."""
+    """Read what ``encode`` wrote. Raises ValueError if it is not that, or of another schema."""
     versions = msgspec.json.decode(text, type=list[_Versioned])
     for version in versions:
         if version.schema != SCHEMA:
@@ -159,6 +159,5 @@ def _mean(values: npt.NDArray[Any]) -> float | None:
 def _without_nan(process: ProcessReport) -> ProcessReport:
     """A process whose timers never fired has no lateness; JSON has no NaN, and its ``timers`` = 0 says as much."""
     values = msgspec.structs.asdict(process)
-    return ProcessReport(
-        **{name: 0.0 if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
-    )
+    unknown = [name for name, value in values.items() if isinstance(value, float) and math.isnan(value)]
+    return msgspec.structs.replace(process, **dict.fromkeys(unknown, 0.0))

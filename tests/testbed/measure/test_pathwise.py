@@ -1,0 +1,62 @@
+import math
+
+import numpy as np
+import pytest
+
+from testbed.measure.pathwise import compare
+from testbed.measure.records import COMPLETED, DROPPED
+
+
+def records(job, arrival, response, server=None, outcome=None):
+    job = np.array(job)
+    return {
+        "job": job,
+        "arrival": np.array(arrival, float),
+        "response": np.array(response, float),
+        "server": np.zeros(len(job), np.int32) if server is None else np.array(server),
+        "outcome": np.full(len(job), COMPLETED) if outcome is None else np.array(outcome),
+    }
+
+
+def test_jobs_are_matched_by_number_within_the_window_only():
+    twin = records([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [9, 1.0, 2.0, 3.0, 9])
+    emulated = records([4, 3, 2, 1, 0], [4, 3, 2, 1, 0], [0, 3.2, 1.9, 1.5, 0], server=[0, 0, 7, 0, 0])
+    found = compare(emulated, twin, (1.0, 4.0))
+    assert (found.matched, found.unmatched, found.outcome_differs) == (3, 0, 0)
+    assert found.twin_mean == 2.0
+    assert found.emulated_mean == pytest.approx(2.2)
+    assert found.mean == pytest.approx((0.5 - 0.1 + 0.2) / 3 / 2.0)
+    assert found.p50 == pytest.approx(0.2 / 2.0)
+    assert found.p99 == pytest.approx(np.quantile([0.5, 0.1, 0.2], 0.99) / 2.0)
+    assert found.same_server == pytest.approx(2 / 3)
+
+
+def test_outcomes_and_jobs_that_differ_are_counted_and_left_out():
+    twin = records([0, 1, 2], [0, 1, 2], [1.0, math.nan, 2.0], outcome=[COMPLETED, DROPPED, COMPLETED])
+    emulated = records([0, 1, 3], [0, 1, 2.5], [1.1, 5.0, 5.0])
+    found = compare(emulated, twin, (0.0, 10.0))
+    assert (found.matched, found.unmatched, found.outcome_differs) == (1, 2, 1)
+    assert found.mean == pytest.approx(0.1)
+
+
+def test_nothing_in_common_gives_no_numbers():
+    empty = records([], [], [])
+    found = compare(empty, records([1], [1], [1.0]), (0.0, 10.0))
+    assert (found.matched, found.unmatched) == (0, 1)
+    assert found.mean is None
+    assert found.interval.half_width is None
+
+
+def test_the_interval_of_the_paired_difference_ignores_the_noise_that_both_share():
+    # Response times with scv 1, and an error of 0.02 +- 0.05 on top: the interval is that of the error alone.
+    rng = np.random.default_rng(3)
+    n = 10_000
+    order = rng.permutation(n)
+    response = 1.0 + rng.exponential(3.0, n)
+    error = 0.02 + 0.05 * rng.standard_normal(n)
+    twin = records(order, order, response[order])
+    found = compare(records(np.arange(n), np.arange(n), response + error), twin, (0, n))
+    assert found.mean == pytest.approx(error.mean() / response.mean())
+    assert found.interval.mean == pytest.approx(found.mean)
+    assert found.interval.half_width == pytest.approx(1.96 * 0.05 / math.sqrt(n) / response.mean(), rel=0.3)
+    assert found.interval.reliable

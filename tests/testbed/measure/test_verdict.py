@@ -1,0 +1,195 @@
+import math
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from testbed.measure.accounting import check
+from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM
+from testbed.measure.verdict import judge, percent
+
+WINDOW = (50.0, 300.0)
+
+
+@pytest.fixture(scope="module")
+def healthy(simulate_run):
+    return simulate_run()
+
+
+@pytest.fixture(scope="module")
+def nominal(make_nominal):
+    return make_nominal()
+
+
+def verdict(run, nominal, window=WINDOW, time_unit_seconds=0.05, arrived=None):
+    accounting = check(run.columns, run.counters["jobs arrived"] if arrived is None else arrived)
+    return judge(run, accounting, nominal, window, time_unit_seconds)
+
+
+def failed(found):
+    assert found.valid == (not found.reasons)
+    return [check.name for check in found.checks if not check.passed]
+
+
+def with_column(run, name, values):
+    return msgspec.structs.replace(run, columns=run.columns | {name: values})
+
+
+def with_process(run, process):
+    return msgspec.structs.replace(run, processes=[*run.processes, process])
+
+
+def test_a_healthy_run_is_valid_and_every_check_was_made(healthy, nominal):
+    found = verdict(healthy, nominal)
+    assert failed(found) == []
+    assert len(found.checks) == 12
+    assert "not tested" not in {check.figure for check in found.checks}
+
+
+def test_the_twin_is_not_asked_about_processes(healthy, nominal):
+    twin = msgspec.structs.replace(healthy, source="twin", processes=[])
+    found = verdict(twin, nominal)
+    assert found.valid
+    assert {check.name for check in found.checks}.isdisjoint(
+        {"dispatch lag", "timer lateness", "CPU share", "rejected frames", "exact timers"}
+    )
+    assert len(found.checks) == 7
+
+
+def test_a_dispatcher_that_lags_is_suspect(healthy, nominal):
+    late = with_column(healthy, "lag", np.full(len(healthy.columns["lag"]), 0.1))
+    found = verdict(late, nominal)
+    assert failed(found) == ["dispatch lag"]
+    assert "arrivals were handled 2.8 % of the mean response time late" in found.reasons[0]
+    assert "use a longer time_unit, fewer servers or more dispatchers" in found.reasons[0]
+
+
+def test_late_timers_are_suspect_by_the_process_that_is_worst(healthy, nominal, make_process):
+    # The mean response time is about 3.3 units of 50 ms; 7 ms are 4 % of it.
+    found = verdict(with_process(healthy, make_process("node 7", lateness_mean=0.007)), nominal)
+    assert failed(found) == ["timer lateness"]
+    assert "timers of node 7 were 4" in found.reasons[0]
+    assert failed(verdict(healthy, nominal, time_unit_seconds=0.001)) == ["timer lateness"]
+
+
+def test_a_saturated_process_is_suspect(healthy, nominal, make_process):
+    found = verdict(with_process(healthy, make_process("node 3", cpu_seconds=19.0)), nominal)
+    assert failed(found) == ["CPU share"]
+    assert "node 3 used 95 % of a core" in found.reasons[0]
+
+
+def test_rejected_frames_and_coarse_timers_are_suspect(healthy, nominal, make_process):
+    assert failed(verdict(with_process(healthy, make_process("a", rejected_frames=1)), nominal)) == ["rejected frames"]
+    assert failed(verdict(with_process(healthy, make_process("a", exact_timers=False)), nominal)) == ["exact timers"]
+
+
+def test_a_run_that_was_cut_short_says_why(healthy, nominal):
+    broken = msgspec.structs.replace(healthy, failure="node 1 was killed by SIGKILL")
+    found = verdict(broken, nominal)
+    assert failed(found) == ["run ended as planned"]
+    assert "node 1 was killed by SIGKILL" in found.reasons[0]
+
+
+def test_a_job_that_is_not_accounted_for_is_suspect(healthy, nominal):
+    found = verdict(healthy, nominal, arrived=healthy.counters["jobs arrived"] + 1)
+    assert failed(found) == ["jobs accounted for"]
+
+
+def test_jobs_cut_off_at_the_end_are_suspect(healthy, nominal):
+    outcome = healthy.columns["outcome"].copy()
+    outcome[-60:] = IN_SYSTEM  # over 1 % of the measured jobs
+    found = verdict(with_column(healthy, "outcome", outcome), nominal)
+    assert failed(found) == ["unfinished jobs"]
+    assert "60 of " in found.reasons[0]
+
+
+def test_arrivals_of_another_law_are_suspect(healthy, nominal):
+    # Gaps from the same mean as the Poisson process, but the scenario said Erlang-2.
+    rate = nominal.rate
+    erlang = replace(nominal, gap_cdf=lambda x: 1 - np.exp(-2 * rate * x) * (1 + 2 * rate * x), arrival_dispersion=0.5)
+    found = verdict(healthy, erlang)
+    assert failed(found) == ["arrivals' goodness of fit"]
+    assert "not what the scenario asks for" in found.reasons[0]
+
+
+def test_a_dispatcher_that_bunches_its_arrivals_is_suspect(healthy, nominal):
+    arrival = healthy.columns["arrival"]
+    bunched = with_column(healthy, "lag", np.ceil(arrival / 0.5) * 0.5 - arrival)
+    found = verdict(bunched, nominal)
+    assert failed(found) == ["dispatch lag", "arrivals' goodness of fit"]
+    assert "bunch arrivals" in found.reasons[1]
+
+
+def test_a_load_other_than_the_nominal_one_is_suspect(healthy, nominal):
+    # Standard error sqrt(2 / (14 * 250)) = 2.4 %: 4 of them and 0.5 % make 10 %.
+    found = verdict(healthy, replace(nominal, load=0.8))
+    assert failed(found) == ["arrived load"]
+    assert verdict(healthy, replace(nominal, load=0.72)).valid
+
+
+def test_drops_count_as_arrived_work_but_not_as_served(simulate_run, nominal):
+    run = simulate_run(seed=8)
+    dropping = np.arange(len(run.columns["job"])) % 5 == 0
+    columns = {name: values[~dropping] for name, values in run.columns.items()}
+    served = msgspec.structs.replace(run, columns=columns)
+    assert "arrived load" in failed(verdict(served, nominal, arrived=int((~dropping).sum())))
+    outcome = np.where(dropping, DROPPED, COMPLETED)
+    assert "arrived load" not in failed(verdict(with_column(run, "outcome", outcome), nominal))
+    # The servers were busy with the fifth that is now said to be dropped:
+    assert "served load" in failed(verdict(with_column(run, "outcome", outcome), nominal))
+
+
+def test_servers_that_are_busy_longer_than_their_tasks_are_suspect(simulate_run, nominal):
+    slow = simulate_run(slow_server=1.05)
+    found = verdict(slow, nominal)
+    assert failed(found) == ["served load"]
+    assert "lose or gain time between tasks" in found.reasons[0]
+
+
+def test_an_overloaded_cluster_is_suspect_for_its_trend(simulate_run, make_nominal):
+    run = simulate_run(load=1.2, horizon=300.0)
+    found = verdict(run, make_nominal(load=1.2))
+    assert failed(found) == ["trend of the number in system"]
+    assert "unstable at this load, or the warm-up is too short" in found.reasons[0]
+
+
+def test_what_cannot_be_tested_says_so(healthy, nominal):
+    blind = replace(nominal, gap_cdf=None, load=None, arrival_dispersion=None, size_scv=math.inf)
+    found = verdict(healthy, blind)
+    assert found.valid
+    untested = {check.name: check.explanation for check in found.checks if check.figure == "not tested"}
+    assert set(untested) == {"arrivals' goodness of fit", "arrived load"}
+    heavy = verdict(healthy, replace(nominal, size_scv=math.inf))
+    assert any("infinite variance" in check.explanation for check in heavy.checks)
+    unknown = verdict(healthy, replace(nominal, arrival_dispersion=None))
+    assert any("sampling error of these arrivals" in check.explanation for check in unknown.checks)
+    no_slices = msgspec.structs.replace(healthy, occupancy=np.zeros((0, 1)), occupancy_edges=np.array([]))
+    assert any("busy time was not recorded" in check.explanation for check in verdict(no_slices, blind).checks)
+
+
+def test_a_window_without_jobs_is_suspect_and_nothing_breaks(healthy, nominal):
+    for window in ((400.0, 500.0), (400.0, 400.0)):
+        found = verdict(healthy, nominal, window=window)
+        assert "unfinished jobs" in failed(found)
+        assert any("none of 0 jobs" in reason for reason in found.reasons)
+
+
+def test_a_passing_check_says_what_was_found_without_a_remedy(healthy, nominal):
+    assert all(": use" not in check.explanation for check in verdict(healthy, nominal).checks)
+
+
+def test_healthy_runs_are_rarely_suspect(simulate_run, nominal):
+    # 25 runs, of which each check fails with a chance below 1e-3 (the trend; the others below 1e-4): more than two
+    # suspects have a chance below 1e-5.
+    suspects = sum(
+        not verdict(simulate_run(horizon=150.0, seed=100 + i), nominal, (30.0, 150.0)).valid for i in range(25)
+    )
+    assert suspects <= 2
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0043, "0.43 %"), (0.041, "4.1 %"), (0.95, "95 %"), (math.nan, "unknown")]
+)
+def test_shares_are_written_as_percentages(share, text):
+    assert percent(share) == text
