@@ -1,0 +1,35 @@
+"""Scenarios: what to run, as a typed and validated TOML file, or built in Python."""
+
+from testbed.scenario.errors import ScenarioError
+from testbed.scenario.reading import decode, load, resolved, shipped
+from testbed.scenario.reference import json_schema, reference_markdown
+from testbed.scenario.settings import (
+    ClusterSettings,
+    Dispatch,
+    JobType,
+    Pool,
+    RunSettings,
+    Scenario,
+    Variant,
+    WorkloadSettings,
+)
+from testbed.scenario.variants import variants
+
+__all__ = [
+    "ClusterSettings",
+    "Dispatch",
+    "JobType",
+    "Pool",
+    "RunSettings",
+    "Scenario",
+    "ScenarioError",
+    "Variant",
+    "WorkloadSettings",
+    "decode",
+    "json_schema",
+    "load",
+    "reference_markdown",
+    "resolved",
+    "shipped",
+    "variants",
+]

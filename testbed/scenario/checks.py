@@ -1,0 +1,147 @@
+"""What must hold between the settings of a scenario, beyond the type and range of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from testbed.scenario.document import document_type, to_mapping
+from testbed.scenario.errors import ScenarioError, explain, not_finite, suggestion
+from testbed.scenario.settings import Dispatch, Scenario
+from testbed.scenario.variants import variants
+from testbed.workload.arrivals import Trace
+
+T = TypeVar("T")
+
+_TOLERANCE = 1e-9  # how far the types' probabilities may be from a sum of 1
+
+
+def check(scenario: Scenario) -> None:
+    """Raise ScenarioError for the first fault of a scenario, whether it came from a file or from Python code."""
+    _check_types(scenario)
+    _check_run(scenario)
+    _check_cluster(scenario)
+    _check_types_of_jobs(scenario)
+    _check_arrivals(scenario)
+    variants(scenario)
+
+
+def _check_types(scenario: Scenario) -> None:
+    """Check each value by itself: what was built in Python has not been through msgspec's decoder."""
+    _check_dispatch(scenario.dispatch)
+    try:
+        mapping = to_mapping(scenario)
+    except (TypeError, ValueError, OverflowError):
+        raise ScenarioError("holds a Python object that a scenario file could not hold") from None
+    found = not_finite(mapping)
+    if found is not None:
+        raise found
+    try:
+        msgspec.convert(mapping, document_type())
+    except msgspec.ValidationError as error:
+        raise explain(error, mapping) from None
+
+
+def _check_dispatch(dispatch: object) -> None:
+    """Check that the parameters are the policy's own; an unknown policy is left to msgspec."""
+    from dispatchers.registry import policies
+
+    if not isinstance(dispatch, Dispatch) or not isinstance(dispatch.policy, str):
+        raise ScenarioError("must be a Dispatch(policy, parameters)", key="dispatch")
+    policy = policies().get(dispatch.policy)
+    if policy is not None and type(dispatch.parameters) is not policy.Parameters:
+        raise ScenarioError(
+            f"the parameters must be the policy's own, {policy.__name__}.Parameters", key="dispatch.parameters"
+        )
+
+
+def _check_run(scenario: Scenario) -> None:
+    try:
+        _ = scenario.run.time_unit_seconds
+    except ValueError as error:
+        raise ScenarioError(str(error), key="run.time_unit", value=scenario.run.time_unit) from None
+
+
+def _check_cluster(scenario: Scenario) -> None:
+    cluster = scenario.cluster
+    _check_unique("cluster.pools", [pool.name for pool in cluster.pools])
+    if isinstance(cluster.nodes, int) and cluster.nodes > scenario.servers:
+        raise ScenarioError(
+            f"must be at most the number of servers, {scenario.servers}: a node hosts at least one",
+            key="cluster.nodes",
+            value=cluster.nodes,
+        )
+
+
+def _check_types_of_jobs(scenario: Scenario) -> None:
+    types = scenario.workload.types
+    _check_unique("workload.types", [kind.name for kind in types])
+    total = math.fsum(kind.probability for kind in types)
+    if abs(total - 1) > _TOLERANCE:
+        raise ScenarioError(f"the types' probabilities must add up to 1, not {total:.12g}", key="workload.types")
+    pools = [pool.name for pool in scenario.cluster.pools]
+    for index, kind in enumerate(types):
+        for name in kind.speed:
+            if name not in pools:
+                raise ScenarioError(
+                    f"unknown pool{suggestion(name, pools)} (known pools: {', '.join(pools)})",
+                    key=f"workload.types[{index}].speed.{name}",
+                )
+
+
+def _check_arrivals(scenario: Scenario) -> None:
+    """Check the rate, and have each law computed once: what is wrong with a file that it names comes out here."""
+    workload = scenario.workload
+    if workload.load is not None and workload.rate is not None:
+        raise ScenarioError(
+            f"give workload.load or workload.rate = {workload.rate:g}, not both: one follows from the other",
+            key="workload.load",
+            value=workload.load,
+        )
+    arrivals = workload.arrivals
+    natural_rate = _computed(lambda: arrivals.natural_rate, "workload.arrivals")
+    if workload.load is None and workload.rate is None and natural_rate is None:
+        raise ScenarioError(
+            "missing; give workload.load (work per server) or workload.rate (jobs per time unit)", key="workload.load"
+        )
+    mean_size = _computed(lambda: workload.mean_size, "workload.size")
+    if not 0 < mean_size < math.inf:
+        raise ScenarioError(f"the mean size must be positive and finite, not {mean_size:g}", key="workload.size")
+    if not (0 < scenario.rate < math.inf and 0 < scenario.load < math.inf):
+        raise ScenarioError(
+            f"makes {scenario.rate:g} jobs per time unit and a load of {scenario.load:g}: both must be positive and "
+            "finite",
+            key="workload",
+        )
+    _computed(lambda: arrivals.stream(scenario.rate, np.random.default_rng(0)), "workload.arrivals")
+    if isinstance(arrivals, Trace):
+        names = [kind.name for kind in workload.types]
+        _computed(lambda: arrivals.recording.type_indices(names), "workload.arrivals")
+    delay = scenario.cluster.message_delay
+    if not isinstance(delay, float | int):
+        _computed(lambda: delay.mean, "cluster.message_delay")
+
+
+def _computed(compute: Callable[[], T], key: str) -> T:
+    """Return ``compute()``; what it finds wrong becomes an error at ``key``."""
+    try:
+        with np.errstate(all="raise", under="ignore"):
+            return compute()
+    except ValueError as error:
+        raise ScenarioError(str(error).replace("`", ""), key=key) from None
+    except ArithmeticError:
+        raise ScenarioError("has numbers too large or too small to compute with", key=key) from None
+
+
+def _check_unique(key: str, names: Iterable[str]) -> None:
+    seen: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if name in seen:
+            raise ScenarioError(
+                f"{key}[{seen[name]}] has this name already; give each its own", key=f"{key}[{index}].name", value=name
+            )
+        seen[name] = index

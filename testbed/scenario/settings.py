@@ -1,0 +1,239 @@
+"""The keys of a scenario, as typed structs.
+
+This is the one place where a key is described: the errors, the JSON Schema and docs/scenario.md all read the types and
+the descriptions below. All times are in time units, but for ``time_unit`` itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from testbed.workload.arrivals import ArrivalProcess, Poisson, Trace
+from testbed.workload.distributions import Distribution, Exponential
+
+#: With warmup = "auto" this share of the duration is run ahead of it; MSER-5 then chooses the cut.
+AUTO_WARMUP_SHARE = 0.2
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_TIME_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(us|ms|s)")
+
+# Names become parts of paths and of dotted keys. "$" alone would also match before a final newline.
+_IDENTIFIER = r"^[A-Za-z][A-Za-z0-9_-]*$(?!\n)"
+_TITLE = r"^[A-Za-z0-9][A-Za-z0-9 _=+.,-]*$(?!\n)"
+
+
+class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How long to run, and how fast the model's clock goes."""
+
+    time_unit: Annotated[
+        str, Meta(description='wall-clock length of one time unit (the mean task size): "50ms", "0.05s", "2s", "500us"')
+    ] = "50ms"
+    warmup: Annotated[
+        Annotated[float, Meta(ge=0)] | Literal["auto"],
+        Meta(
+            description='time units run before measuring; with "auto" a fifth of the duration is run ahead and MSER-5 '
+            "chooses the cut in each replication"
+        ),
+    ] = "auto"
+    duration: Annotated[float, Meta(gt=0, description="time units measured after the warm-up")] = 400.0
+    replications: Annotated[
+        int, Meta(ge=1, description="independent repetitions, each with its own random streams")
+    ] = 1
+    drain: Annotated[
+        Annotated[float, Meta(ge=0)] | None,
+        Meta(description="time units that jobs are given to finish once arrivals have stopped; default: the duration"),
+    ] = None
+
+    @property
+    def time_unit_seconds(self) -> float:
+        """The wall-clock length of a time unit, in seconds. Raises ValueError when ``time_unit`` is not a length."""
+        match = _TIME_UNIT.fullmatch(self.time_unit)
+        seconds = float(match[1]) * _SECONDS[match[2]] if match else math.nan
+        if not 0 < seconds < math.inf:
+            raise ValueError('must be a positive length with its unit, such as "50ms", "0.05s", "2s" or "500us"')
+        return seconds
+
+
+class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A set of servers with the same speeds."""
+
+    name: Annotated[str, Meta(pattern=_IDENTIFIER, description="letters, digits, - and _; begins with a letter")] = (
+        "main"
+    )
+    servers: Annotated[int, Meta(ge=1, le=1_000_000, description="number of servers in the pool")]
+    buffer: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="most tasks at a server, the one in service included; default: unbounded"),
+    ] = None
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The servers, the dispatchers, and how they talk."""
+
+    dispatchers: Annotated[int, Meta(ge=1, le=10_000, description="number of dispatchers, each an OS process")] = 1
+    nodes: Annotated[
+        Annotated[int, Meta(ge=1)] | Literal["per-server"] | None,
+        Meta(
+            description='OS processes that host the servers, or "per-server": each server its own process; '
+            "default: one per core"
+        ),
+    ] = None
+    transport: Annotated[
+        Literal["unix", "tcp"], Meta(description='sockets between processes: "unix", or "tcp" on the loopback')
+    ] = "unix"
+    message_delay: Annotated[
+        Annotated[float, Meta(ge=0)] | Distribution,
+        Meta(description="extra one-way delay of every message in time units, in the cluster and in its twin"),
+    ] = 0.0
+    pools: Annotated[list[Pool], Meta(min_length=1, description="the pools of servers")]
+
+
+class JobType(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A type of job."""
+
+    name: Annotated[str, Meta(pattern=_IDENTIFIER, description="letters, digits, - and _; begins with a letter")]
+    probability: Annotated[float, Meta(ge=0, le=1, description="share of the jobs; the shares add up to 1")]
+    speed: Annotated[
+        dict[str, Annotated[float, Meta(gt=0)]],
+        Meta(description="how fast servers work on this type, by pool name; pools left out: 1"),
+    ] = {}
+
+
+class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What arrives: exactly one of ``load`` and ``rate``; a trace may do without, and then keeps its own times."""
+
+    load: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="arrival rate of work per server: rate * mean size / servers"),
+    ] = None
+    rate: Annotated[
+        Annotated[float, Meta(gt=0)] | None, Meta(description="jobs per time unit for the whole cluster")
+    ] = None
+    arrivals: Annotated[ArrivalProcess, Meta(description="how jobs arrive")] = Poisson()
+    size: Annotated[Distribution, Meta(description="service requirement of a task, in time units at speed 1")] = (
+        Exponential()
+    )
+    types: Annotated[
+        list[JobType], Meta(min_length=1, description="the types of jobs; default: one, of speed 1 everywhere")
+    ] = msgspec.field(default_factory=lambda: [JobType(name="default", probability=1.0)])
+
+    @property
+    def mean_size(self) -> float:
+        """Mean size of a task, in time units: of the recorded sizes if the arrivals are a trace that has them."""
+        if isinstance(self.arrivals, Trace) and self.arrivals.recording.size is not None:
+            return float(self.arrivals.recording.size.mean())
+        return self.size.mean
+
+
+class Dispatch(msgspec.Struct, frozen=True):
+    """A dispatching policy by name, and its parameters. In a file both are keys of the one table ``[dispatch]``."""
+
+    policy: str
+    parameters: Any  # the policy's own struct, Policy.Parameters
+
+
+class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The same workload under other settings."""
+
+    name: Annotated[
+        str, Meta(pattern=_TITLE, max_length=64, description="letters, digits, spaces and any of _ = + . , -")
+    ]
+    set: Annotated[
+        dict[str, Any],
+        Meta(
+            description="dotted keys and their values in this variant; a pool or a type is named or numbered: "
+            '{ "dispatch.policy" = "jiq", "cluster.pools.main.servers" = 20 }'
+        ),
+    ] = {}
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run. A Scenario that exists is valid: its making raises ScenarioError otherwise."""
+
+    name: Annotated[
+        str, Meta(pattern=_TITLE, max_length=64, description="letters, digits, spaces and any of _ = + . , -")
+    ]
+    seed: Annotated[int, Meta(ge=0, description="seed of all random streams")] = 1
+    run: Annotated[RunSettings, Meta(description="how long to run, and how fast")] = RunSettings()
+    cluster: Annotated[ClusterSettings, Meta(description="the servers, the dispatchers, and how they talk")]
+    workload: Annotated[WorkloadSettings, Meta(description="what arrives")]
+    dispatch: Annotated[Dispatch, Meta(description="the dispatching policy and its parameters")]
+    variants: Annotated[
+        list[Variant],
+        Meta(
+            description="further runs of the same workload under other settings; the scenario itself runs first, "
+            "under its policy's name"
+        ),
+    ] = []
+
+    def __post_init__(self) -> None:
+        from testbed.scenario.checks import check
+
+        check(self)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Scenario:
+        """Read a TOML file, or a shipped scenario by its name. Raises ScenarioError."""
+        from testbed.scenario.reading import load
+
+        return load(path)
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Scenario:
+        """Return the scenario with other values at dotted keys: ``{"workload.load": 0.9}``. Raises ScenarioError.
+
+        None restores a key's default. Setting one of ``workload.load`` and ``workload.rate`` takes the other away;
+        setting another policy takes away the parameters that it doesn't know.
+        """
+        from testbed.scenario.variants import with_settings
+
+        return with_settings(self, settings)
+
+    @property
+    def servers(self) -> int:
+        """The number of servers, N."""
+        return sum(pool.servers for pool in self.cluster.pools)
+
+    @property
+    def rate(self) -> float:
+        """Jobs per time unit for the whole cluster."""
+        workload = self.workload
+        if workload.rate is not None:
+            return workload.rate
+        if workload.load is not None:
+            return workload.load * self.servers / workload.mean_size
+        natural = workload.arrivals.natural_rate
+        assert natural is not None, "a valid scenario has a rate"
+        return natural
+
+    @property
+    def load(self) -> float:
+        """Arrival rate of work per server, in time units of service per time unit: rate * mean size / N."""
+        if self.workload.load is not None:
+            return self.workload.load
+        return self.rate * self.workload.mean_size / self.servers
+
+    @property
+    def horizon(self) -> float:
+        """Time units from the start until arrivals stop: warm-up and duration."""
+        warmup, duration = self.run.warmup, self.run.duration
+        return duration + (AUTO_WARMUP_SHARE * duration if warmup == "auto" else warmup)
+
+    @property
+    def drain(self) -> float:
+        """Time units that the jobs of the run have to finish in once arrivals have stopped."""
+        return self.run.duration if self.run.drain is None else self.run.drain
+
+    def service_rate(self, kind: int, server: int) -> float:
+        """Return the speed of a server, 0..N-1 in the order of the pools, for the job type with index ``kind``."""
+        for pool, end in zip(self.cluster.pools, accumulate(p.servers for p in self.cluster.pools), strict=True):
+            if 0 <= server < end:
+                return self.workload.types[kind].speed.get(pool.name, 1.0)
+        raise IndexError(f"there is no server {server}: servers are 0 to {self.servers - 1}")
