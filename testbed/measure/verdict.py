@@ -224,7 +224,8 @@ def _gaps(jobs: Columns, nominal: Nominal, mean_response: float) -> Check:
     return _check(
         name,
         f"distance {test.intended:.3f} as intended, {test.actual:.3f} as handled",
-        f"{test.critical:.3f} (Kolmogorov-Smirnov, {test.gaps} gaps, level 1e-5; as handled: up to shifts by 1 % of the mean response time)",
+        f"{test.critical:.3f} (Kolmogorov-Smirnov, {test.gaps} gaps, level 1e-5; as handled: but for shifts of "
+        f"{percent(GAP_TOLERANCE)} of the mean response time)",
         max(test.intended, test.actual) <= test.critical,
         f"the gaps between arrivals are at distance {test.intended:.3f} from their law as intended and "
         f"{test.actual:.3f} as handled, of which chance explains {test.critical:.3f}",
