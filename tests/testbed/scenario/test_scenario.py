@@ -95,6 +95,11 @@ def test_an_automatic_warm_up_runs_a_fifth_of_the_duration_ahead() -> None:
     assert small(**{"run.warmup": 30, "run.duration": 100}).horizon == 130
 
 
+def test_jobs_are_given_the_duration_to_finish_unless_said_otherwise() -> None:
+    assert small(**{"run.duration": 100}).drain == 100
+    assert small(**{"run.drain": 0}).drain == 0
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("50ms", 0.05), ("0.05s", 0.05), ("2s", 2), ("500us", 5e-4), ("1.5 ms", 1.5e-3)]
 )
