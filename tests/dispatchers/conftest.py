@@ -1,0 +1,118 @@
+"""A dispatcher among servers that do as a test says."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from dispatchers.dispatcher import Dispatcher
+from dispatchers.registry import policies
+from testbed.agent import Agent
+from testbed.measure.records import JobRecords
+from testbed.protocol import Assign, Done, Idle, Message, Probe, ProbeReply
+from testbed.runtime.delay import Delay
+from testbed.runtime.virtual import VirtualRuntime
+from testbed.streams import generator
+
+
+class ScriptedServer(Agent):
+    """Replies to probes with ``queue_length`` after ``reply_after`` (None: never), and keeps every task."""
+
+    HANDLES: ClassVar[dict[type[Message], str]] = {Probe: "on_probe", Assign: "on_assign"}
+
+    def __init__(self, bench: Bench, address: int) -> None:
+        super().__init__(bench.runtime, address)
+        self.bench = bench
+        self.queue_length = 0
+        self.reply_after: float | None = 0.0
+
+    def on_probe(self, probe: Probe) -> None:
+        self.bench.probed.setdefault(probe.job, []).append(self.address)
+        if self.reply_after is not None:
+            reply = ProbeReply(probe.sender, self.address, probe.job, self.queue_length)
+            if self.reply_after:
+                self.env.call_at(self.env.now + self.reply_after, partial(self.env.send, reply))
+            else:
+                self.env.send(reply)
+
+    def on_assign(self, task: Assign) -> None:
+        self.bench.placed[task.job] = self.address
+        self.bench.placed_at[task.job] = self.env.now
+
+    def finish(self, job: int) -> None:
+        self.env.send(Done(self.bench.dispatcher.address, self.address, job, 0, 0.0, 1.0))
+
+    def report_idle(self) -> None:
+        self.env.send(Idle(self.bench.dispatcher.address, self.address))
+
+
+class Bench:
+    """One dispatcher with a policy, and ``servers`` scripted servers. Actions happen at once, at the present time."""
+
+    def __init__(self, policy: str, servers: int, *, seed: int = 1, delay: float | None = None, **parameters: Any):
+        law = None
+        if delay is not None:
+            law = Delay(lambda rng, count: np.full(count, delay), generator(seed, 0, "message delay"))
+        self.runtime = VirtualRuntime(seed, delay=law)
+        self.probed: dict[int, list[int]] = {}  # job -> servers, in the order of their probes
+        self.placed: dict[int, int] = {}  # job -> server
+        self.placed_at: dict[int, float] = {}
+        self.records = JobRecords(1)
+        kind = policies()[policy]
+        self.dispatcher = Dispatcher(
+            self.runtime,
+            servers,
+            index=0,
+            servers=servers,
+            policy=kind,
+            parameters=kind.Parameters(**parameters),
+            ledger=self.records,
+        )
+        self.servers = [ScriptedServer(self, address) for address in range(servers)]
+        for agent in (*self.servers, self.dispatcher):
+            self.runtime.add(agent)
+        self.jobs = 0
+
+    def set_queue_lengths(self, *queue_lengths: int) -> None:
+        for server, queue_length in zip(self.servers, queue_lengths, strict=True):
+            server.queue_length = queue_length
+
+    def act(self, *actions: Any) -> None:
+        for action in actions:
+            self.runtime.call_at(self.runtime.now, action)
+        self.runtime.run(self.runtime.now)
+
+    def arrive(self) -> int:
+        """Let a job arrive and return its number."""
+        job = self.jobs
+        self.jobs += 1
+        self.act(partial(self.dispatcher.arrive, job, 0, (1.0,)))
+        return job
+
+    def finish(self, job: int) -> None:
+        self.act(partial(self.servers[self.placed[job]].finish, job))
+
+    def run(self, until: float) -> None:
+        self.runtime.run(until)
+
+
+@pytest.fixture(scope="session")  # hypothesis wants no fixture per function
+def bench() -> type[Bench]:
+    return Bench
+
+
+@pytest.fixture
+def assert_uniform() -> Any:
+    """Pearson's test that counts are uniform; with a fixed seed, and a false alarm of 1e-5 over seeds."""
+
+    def check(counts: list[int] | np.ndarray[Any, Any]) -> None:
+        observed = np.asarray(counts, dtype=float)
+        expected = observed.sum() / observed.size
+        assert expected > 20
+        assert ((observed - expected) ** 2 / expected).sum() < chi2.isf(1e-5, observed.size - 1), observed
+
+    return check

@@ -1,0 +1,217 @@
+"""Every policy passes the conformance suite, and the suite catches a policy that breaks a rule."""
+
+import random
+import sys
+
+import numpy as np
+import pytest
+
+from dispatchers.policy import NoParameters, Policy, Timeout
+from dispatchers.power_of_d import PowerOfDParameters
+from dispatchers.registry import policies
+from testbed.protocol import Probe
+from testbed.testing import check_policy
+
+
+@pytest.mark.parametrize("policy", sorted(policies()))
+def test_every_registered_policy_keeps_the_rules(policy):
+    check_policy(policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "parameters"),
+    [
+        ("power-of-d", {"d": 1}),
+        ("power-of-d", {"d": 1.5}),
+        ("power-of-d", {"d": 40, "timeout": 0.5}),
+        ("power-of-d", {"d": 3, "replacement": True}),
+        ("power-of-d", PowerOfDParameters(d=2, timeout=0.01)),
+        ("jsq", {"timeout": 1.0}),
+        ("random", {"weights": [1.0]}),
+    ],
+)
+def test_policies_keep_the_rules_with_other_parameters(policy, parameters):
+    check_policy(policy, parameters)
+
+
+class Correct(Policy):
+    """All goes to server 0; each faulty policy below changes one thing."""
+
+    name = "planted"
+    source = "a test"
+
+    def place(self, job):
+        self.dispatcher.assign(job, 0)
+
+
+class LosesAJob(Correct):
+    def place(self, job):
+        if job != 5:
+            super().place(job)
+
+
+class PlacesTwice(Correct):
+    def place(self, job):
+        super().place(job)
+        super().place(job)
+
+
+class PlacesAnotherJob(Correct):
+    def on_done(self, done):
+        self.dispatcher.assign(done.job + 100, 0)
+
+
+class PlacesLater(Correct):
+    """Not a fault: a job may wait at its dispatcher."""
+
+    def place(self, job):
+        env = self.dispatcher.env
+        env.call_at(env.now + 2.0, lambda: super(PlacesLater, self).place(job))
+
+
+class ProbesMoreThanItClaims(Correct):
+    @classmethod
+    def probes_per_job(cls, parameters, servers):
+        return 1
+
+    def place(self, job):
+        self.dispatcher.probe(0, job)
+        if job == 3:
+            self.dispatcher.probe(0, job)
+        super().place(job)
+
+
+class ProbesOnItsOwn(Correct):
+    def place(self, job):
+        self.dispatcher.env.send(Probe(0, self.dispatcher.address, job))
+        super().place(job)
+
+
+class ReadsSizes(Correct):
+    def place(self, job):
+        if self.dispatcher.in_system[job].sizes[0] > 0:
+            super().place(job)
+
+
+class ReadsTheTypeLater(Correct):
+    def on_done(self, done):
+        assert self.dispatcher.in_system[done.job].kind >= 0
+
+
+class ReadsAnotherAgent(Correct):
+    def place(self, job):
+        if self.dispatcher.env.agents[0].queue_length >= 0:
+            super().place(job)
+
+
+class UsesTheGlobalGenerator(Correct):
+    def place(self, job):
+        self.dispatcher.assign(job, random.randrange(self.dispatcher.servers))
+
+
+class UsesEntropy(Correct):
+    def place(self, job):
+        self.dispatcher.assign(job, int(np.random.default_rng().integers(self.dispatcher.servers)))
+
+
+class RemembersBetweenRuns(Correct):
+    jobs = 0
+
+    def place(self, job):
+        RemembersBetweenRuns.jobs += 1
+        self.dispatcher.assign(job, RemembersBetweenRuns.jobs % self.dispatcher.servers)
+
+
+class AssignsBeyondTheLastServer(Correct):
+    def place(self, job):
+        self.dispatcher.assign(job, self.dispatcher.rng.integer(self.dispatcher.servers + 1))
+
+
+class AssignsToMinusOne(Correct):
+    def place(self, job):
+        self.dispatcher.assign(job, -1)
+
+
+class AssignsToANumpyInteger(Correct):
+    def place(self, job):
+        self.dispatcher.assign(job, np.int64(0))
+
+
+class NeedsTwoServers(Correct):
+    def place(self, job):
+        servers = range(self.dispatcher.servers)
+        self.dispatcher.assign(job, servers[1])
+
+
+class WaitingParameters(NoParameters, frozen=True):
+    timeout: Timeout = None
+
+
+class HasATimeoutAndIgnoresIt(Correct):
+    Parameters = WaitingParameters
+
+    @classmethod
+    def probes_per_job(cls, parameters, servers):
+        return 1
+
+    def place(self, job):
+        self.dispatcher.probe(0, job)
+
+    def on_probe_reply(self, reply):
+        self.dispatcher.assign(reply.job, reply.sender)
+
+
+class PlacesAgainOnALateReply(HasATimeoutAndIgnoresIt):
+    def place(self, job):
+        super().place(job)
+        if self.parameters.timeout is not None:
+            env = self.dispatcher.env
+            env.call_at(env.now + self.parameters.timeout, lambda: self.give_up(job))
+
+    def give_up(self, job):
+        ticket = self.dispatcher.in_system.get(job)
+        if ticket is not None and not ticket.placed:
+            self.dispatcher.assign(job, 0)
+
+
+class HasNoSource(Correct):
+    source = ""
+
+
+@pytest.mark.parametrize("policy", [Correct, PlacesLater])
+def test_a_correct_policy_passes(policy):
+    check_policy(policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        (LosesAJob, "never places job 5"),
+        (PlacesTwice, "places job 0 a second time"),
+        (PlacesAnotherJob, "which has ended or is not its dispatcher's"),
+        (ProbesMoreThanItClaims, "sends more probes for job 3 than the 1 that probes_per_job claims"),
+        (ProbesOnItsOwn, "than the 0 that probes_per_job claims"),
+        (ReadsSizes, "reads the sizes of a job"),
+        (ReadsTheTypeLater, "reads the kind of a job"),
+        (ReadsAnotherAgent, "no attribute 'agents'"),
+        (UsesTheGlobalGenerator, "makes other decisions when it is run again with the same seed"),
+        (UsesEntropy, "(makes other decisions|in one run and not in the next)"),
+        (RemembersBetweenRuns, "(makes other decisions|in one run and not in the next)"),
+        (AssignsBeyondTheLastServer, "but the servers are 0.."),
+        (AssignsToMinusOne, "but the servers are 0.."),
+        (AssignsToANumpyInteger, "which is a int64; a server is an int"),
+        (NeedsTwoServers, "fails with IndexError"),
+        (HasATimeoutAndIgnoresIt, "never places job"),
+        (PlacesAgainOnALateReply, "(a second time|which has ended)"),
+        (HasNoSource, "must have a name and a source"),
+    ],
+)
+def test_a_broken_rule_is_found_and_named(policy, sentence):
+    with pytest.raises(AssertionError, match=sentence):
+        check_policy(policy)
+
+
+def test_a_missing_hypothesis_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    with pytest.raises(ImportError, match=r"loadbalance-testbed\[test\]"):
+        check_policy("random")
