@@ -1,1 +1,37 @@
-"""A load-balancing testbed: real dispatcher and server processes, measured beside queueing theory."""
+"""A load-balancing testbed: real dispatcher and server processes, measured beside queueing theory.
+
+    >>> import testbed
+    >>> scenario = testbed.Scenario.from_file("quickstart").with_settings({"run.duration": 100})
+    >>> result = testbed.run(scenario, where="twin")
+    >>> result["random"].summary.response.mean  # in time units
+    5.1...
+
+The names below are imported when they are first used: the processes of a cluster need few of them, and start faster
+without the rest.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from testbed.experiment import Result, run
+    from testbed.scenario import Scenario, ScenarioError
+    from testbed.theory.predict import predict
+
+__all__ = ["Result", "Scenario", "ScenarioError", "predict", "run"]
+
+_HOME = {
+    "Result": "testbed.experiment",
+    "Scenario": "testbed.scenario",
+    "ScenarioError": "testbed.scenario",
+    "predict": "testbed.theory.predict",
+    "run": "testbed.experiment",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

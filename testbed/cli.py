@@ -1,0 +1,203 @@
+"""The command ``testbed``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from testbed.scenario import Scenario, ScenarioError, load, variants
+
+if TYPE_CHECKING:
+    from testbed.experiment import Result, Where
+    from testbed.live import Watcher
+
+app = typer.Typer(
+    help="A load-balancing testbed: real dispatcher and server processes beside queueing theory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ScenarioArgument = Annotated[str, typer.Argument(help="a scenario file, or the name of a shipped one (quickstart)")]
+
+INTERRUPTED = 130
+
+
+def fail(message: object, status: int = 2) -> NoReturn:
+    """Say what is wrong, in one line, and end with an exit status."""
+    print(f"error: {message}", file=sys.stderr)
+    raise typer.Exit(status)
+
+
+def read(scenario: str) -> Scenario:
+    """Read a scenario, or fail with its error."""
+    try:
+        return load(scenario)
+    except ScenarioError as error:
+        fail(error)
+
+
+@app.command()
+def run(
+    scenario: ScenarioArgument,
+    virtual: Annotated[bool, typer.Option("--virtual", help="run only the twin: no processes, virtual time")] = False,
+    twin: Annotated[bool, typer.Option("--twin", help="also replay the workload on the twin and compare")] = False,
+    output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
+) -> None:
+    """Run a scenario and show what it measured beside the theory.
+
+    Exit status: 0 when it ran (also if a verdict is "suspect"), 1 when a process died or jobs could not be accounted
+    for, 2 for bad input, 130 after Ctrl-C.
+    """
+    from testbed.cluster.controller import ClusterError
+    from testbed.experiment import Experiment, execute
+    from testbed.run_folder import OutputError
+
+    if virtual and twin:
+        fail("--virtual runs only the twin, so there is nothing for --twin to compare; give one of them")
+    settings = read(scenario)
+    where: Where = "twin" if virtual else "cluster and twin" if twin else "cluster"
+    console = Console(stderr=True)
+    watcher = _watcher(console, quiet or virtual)
+    try:
+        announce_unstable(settings, watcher)
+        experiment = Experiment(settings, where, output, watcher)
+        with watcher:
+            execute(experiment)
+    except (OutputError, ScenarioError) as error:
+        fail(error)
+    except ClusterError as error:
+        fail(error, 1)
+    finish(experiment.result)
+
+
+def _watcher(console: Console, quiet: bool) -> Watcher:
+    from testbed.live import Bar, Lines, Silent
+
+    if quiet:
+        return Silent()
+    return Bar(console) if console.is_terminal else Lines(console)
+
+
+def announce_unstable(scenario: Scenario, watcher: Watcher) -> None:
+    """Say which variants have a load at or above their stability bound."""
+    from testbed.theory.predict import stability_bound
+
+    for name, variant in variants(scenario):
+        stability = stability_bound(variant)
+        if stability.load >= stability.bound:
+            watcher.announce(
+                f"{name}: unstable: the load is {stability.load:.3g} and the stability bound {stability.bound:.3g} "
+                f"({stability.reason}); the queues will grow for as long as it runs"
+            )
+
+
+def finish(result: Result) -> None:
+    """Show the results, and end with the exit status that they call for."""
+    from testbed.tables import remarks, results_table
+
+    console = Console()
+    if result.runs:
+        console.print(results_table(result))
+        for remark in remarks(result):
+            console.print(remark, highlight=False, markup=False, soft_wrap=True)
+    if result.folder is not None:
+        console.print(f"\nrun folder: {result.folder}", highlight=False, markup=False, soft_wrap=True)
+    for failure in result.failures:
+        print(f"error: {failure}", file=sys.stderr)
+    if result.interrupted:
+        print("interrupted: arrivals were stopped early; what was measured until then is saved", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if result.failures or not all(run.summary.accounting.balanced for run in result.runs):
+        raise typer.Exit(1)
+
+
+@app.command()
+def twin(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run on the cluster")],
+) -> None:
+    """Replay a run's workload on the twin and compare job by job: the emulation's error without sampling noise."""
+    from testbed.replay import replay
+    from testbed.run_folder import OutputError
+
+    try:
+        result = replay(run_folder)
+    except OutputError as error:
+        fail(error)
+    finish(result)
+
+
+@app.command()
+def theory(scenario: ScenarioArgument) -> None:
+    """Show what the theory says of each variant of a scenario, or why it says nothing."""
+    from testbed.tables import number
+    from testbed.theory.predict import Prediction, predict, stability_bound
+
+    settings = read(scenario)
+    table = Table(title=f"{settings.name}: response time in time units", title_justify="left")
+    for heading in ("variant", "load", "stability bound", "mean", "p50", "p99", "kind", "prediction"):
+        table.add_column(heading)
+    notes = []
+    for name, variant in _variants(settings):
+        stability = stability_bound(variant)
+        prediction = predict(variant)
+        cells = [name, f"{stability.load:.4g}", f"{stability.bound:.4g}"]
+        if isinstance(prediction, Prediction):
+            p50, p99 = (prediction.quantiles.get(p) for p in (0.5, 0.99))
+            cells += [number(prediction.mean_response_time, 4), number(p50), number(p99), prediction.kind]
+            cells.append(f"{prediction.name} ({prediction.source})")
+            notes += [f"{name}: {note}" for note in prediction.notes]
+        else:
+            cells += ["-", "-", "-", "none", prediction.reason]
+        table.add_row(*cells)
+    console = Console()
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
+
+
+def _variants(scenario: Scenario) -> list[tuple[str, Scenario]]:
+    try:
+        return variants(scenario)
+    except ScenarioError as error:
+        fail(error)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files."""
+    from testbed.scenario import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+@app.command()
+def policies() -> None:
+    """List the dispatching policies with their parameters."""
+    from dispatchers.registry import policies as registered
+
+    table = Table()
+    for heading in ("policy", "what it does", "parameters", "source"):
+        table.add_column(heading)
+    for name, policy in sorted(registered().items()):
+        parameters = "\n".join(_parameter(field) for field in msgspec.structs.fields(policy.Parameters))
+        table.add_row(name, (policy.__doc__ or "").strip().splitlines()[0], parameters or "-", policy.source)
+    Console().print(table)
+
+
+def _parameter(field: msgspec.structs.FieldInfo) -> str:
+    default = "required" if field.required else "none" if field.default is None else str(field.default)
+    return f"{field.encode_name} ({default.lower()})"
+
+
+def main() -> None:
+    """Run the command."""
+    app()

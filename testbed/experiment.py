@@ -1,0 +1,317 @@
+"""Running a scenario: each variant and replication on the cluster, on its twin, or both, beside the theory."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import trio
+
+from testbed.cluster.controller import Controller
+from testbed.live import Silent, Snapshot, Watcher
+from testbed.measure.records import Measurements
+from testbed.measure.statistics import Interval, replication_interval
+from testbed.measure.summary import Summary, measured_window, summarise
+from testbed.measure.verdict import Nominal
+from testbed.run_folder import RunFolder
+from testbed.runtime.system import expected_jobs
+from testbed.runtime.twin import simulate
+from testbed.scenario import variants
+from testbed.theory.predict import NoPrediction, Prediction, predict
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+#: Where a scenario is run.
+Where = Literal["cluster", "cluster and twin", "twin"]
+
+
+@dataclass
+class VariantRun:
+    """One variant in one replication.
+
+    ``cluster`` and ``twin`` are the summaries of the runs that were made, ``jobs`` and ``twin_jobs`` their records
+    (testbed.measure.records.COLUMNS), ``failure`` says what went wrong on the cluster, if anything did.
+    """
+
+    variant: str
+    replication: int
+    scenario: Scenario
+    prediction: Prediction | NoPrediction
+    cluster: Summary | None = None
+    twin: Summary | None = None
+    cluster_measurements: Measurements | None = None
+    twin_measurements: Measurements | None = None
+
+    @property
+    def summary(self) -> Summary:
+        """The cluster's summary, or the twin's where only that was run."""
+        found = self.cluster or self.twin
+        assert found is not None
+        return found
+
+    @property
+    def failure(self) -> str | None:
+        """What went wrong on the cluster."""
+        return self.cluster_measurements.failure if self.cluster_measurements is not None else None
+
+
+@dataclass
+class Result:
+    """What running a scenario gave: the runs that were made, in order, and the folder that holds them, if any."""
+
+    scenario: Scenario
+    folder: Path | None
+    runs: list[VariantRun] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def failures(self) -> list[str]:
+        """What went wrong, by run."""
+        return [f"{run.variant}: {run.failure}" for run in self.runs if run.failure is not None]
+
+    def variants(self) -> dict[str, list[VariantRun]]:
+        """Return the replications of each variant."""
+        found: dict[str, list[VariantRun]] = {}
+        for run in self.runs:
+            found.setdefault(run.variant, []).append(run)
+        return found
+
+    def __getitem__(self, variant: str) -> VariantRun:
+        """Return the first replication of a variant."""
+        return self.variants()[variant][0]
+
+    def __str__(self) -> str:
+        from testbed.tables import plain_text, results_table
+
+        return plain_text(results_table(self))
+
+    def _repr_html_(self) -> str:
+        from testbed.tables import html, results_table
+
+        return html(results_table(self))
+
+
+def mean_response(runs: list[Summary]) -> Interval:
+    """Return the mean response time over replications, with its interval; of one replication, its own."""
+    if len(runs) == 1:
+        return runs[0].response
+    return replication_interval([run.response.mean for run in runs if run.response.mean is not None])
+
+
+def nominal(scenario: Scenario) -> Nominal:
+    """Return what the scenario asks for, as the verdict compares it with what happened."""
+    workload = scenario.workload
+    gaps = workload.arrivals.gap_distribution(scenario.rate)
+    kinds = workload.types
+    per_pool = [[kind.speed.get(pool.name, 1.0) for kind in kinds] for pool in scenario.cluster.pools]
+    same = all(speeds == per_pool[0] for speeds in per_pool)
+    slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True)]
+    mean = sum(p * s for p, s in slowness) * workload.size.mean
+    second = sum(p * s * s for p, s in slowness) * workload.size.second_moment
+    return Nominal(
+        servers=scenario.servers,
+        rate=scenario.rate,
+        load=scenario.rate * mean / scenario.servers if same else None,
+        size_scv=second / mean**2 - 1.0,
+        gap_cdf=gaps.cdf if gaps is not None and gaps.continuous else None,
+        arrival_dispersion=gaps.scv if gaps is not None else None,
+    )
+
+
+class Experiment:
+    """Runs a scenario's variants one after the other, and keeps what each measured as soon as it is there."""
+
+    def __init__(self, scenario: Scenario, where: Where, output: Path | None, watcher: Watcher) -> None:
+        self._scenario = scenario
+        self._where = where
+        self._watcher = watcher
+        self._variants = variants(scenario)
+        self._controller: Controller | None = None
+        self._stop = False
+        jobs = sum(expected_jobs(variant) for _, variant in self._variants) * scenario.run.replications
+        self._folder = RunFolder(scenario, output, jobs * (2 if where == "cluster and twin" else 1)) if output else None
+        self.result = Result(scenario, self._folder.path if self._folder else None)
+
+    def stop(self) -> None:
+        """End the run now: arrivals stop, what was measured is saved. Call it from within trio."""
+        self._stop = self.result.interrupted = True
+        if self._controller is not None:
+            self._controller.stop()
+
+    async def run(self) -> Result:
+        """Run everything. Raises ClusterError when a cluster does not come up."""
+        if self._folder is None:
+            await self._run_all()
+        else:
+            with self._folder:
+                await self._run_all()
+        return self.result
+
+    def _planned(self) -> Iterator[tuple[int, str, Scenario]]:
+        # Variants alternate within a replication, so that a drift of the machine hits all alike.
+        for replication in range(self._scenario.run.replications):
+            for name, scenario in self._variants:
+                yield replication, name, scenario
+
+    async def _run_all(self) -> None:
+        for replication, name, scenario in self._planned():
+            if self._stop:
+                return
+            run = VariantRun(name, replication, scenario, predict(scenario))
+            if self._where != "twin":
+                run.cluster_measurements = await self._on_cluster(name, replication, scenario)
+            if self._where == "cluster" or run.failure is not None or self._stop:
+                pass
+            else:
+                # In a thread, so that signals and the display are attended to meanwhile.
+                run.twin_measurements = await trio.to_thread.run_sync(simulate, scenario, replication)
+            self._summarise(run)
+            self.result.runs.append(run)
+            self._save(run)
+            if run.failure is not None:
+                return
+
+    async def _on_cluster(self, name: str, replication: int, scenario: Scenario) -> Measurements:
+        labels = {"run": self._scenario.name, "variant": name, "replication": str(replication)}
+        targets_written = False
+
+        def observe(controller: Controller) -> None:
+            nonlocal targets_written
+            if self._folder is not None and not targets_written:
+                targets_written = True
+                self._folder.write_targets(controller.metrics_targets(), {"job": "testbed"})
+            self._watcher.show(Snapshot.of(controller, name, replication))
+
+        self._controller = Controller(scenario, replication, labels=labels, observe=observe)
+        try:
+            return await self._controller.run()
+        finally:
+            self._controller = None
+
+    def _summarise(self, run: VariantRun) -> None:
+        scenario = run.scenario
+        prediction = msgspec.to_builtins(run.prediction)
+
+        def summary(measurements: Measurements, twin: Measurements | None) -> Summary:
+            return summarise(
+                measurements,
+                nominal(scenario),
+                variant=run.variant,
+                replication=run.replication,
+                time_unit_seconds=scenario.run.time_unit_seconds,
+                window=measured_window(measurements, scenario.run.warmup, scenario.horizon),
+                twin=twin,
+                prediction=prediction,
+            )
+
+        if run.cluster_measurements is not None:
+            run.cluster = summary(run.cluster_measurements, run.twin_measurements)
+        if run.twin_measurements is not None:
+            run.twin = summary(run.twin_measurements, None)
+
+    def _save(self, run: VariantRun) -> None:
+        if self._folder is None:
+            return
+        types = [kind.name for kind in run.scenario.workload.types]
+        for measurements in (run.cluster_measurements, run.twin_measurements):
+            if measurements is not None:
+                self._folder.add_jobs(measurements, run.variant, run.replication, types)
+        self._folder.write_summaries([s for r in self.result.runs for s in (r.cluster, r.twin) if s is not None])
+
+
+async def _attended(experiment: Experiment) -> Result:
+    """Run until the end, or until Ctrl-C or a request to terminate; a second one does not wait for the saving."""
+    async with trio.open_nursery() as nursery:
+
+        async def attend() -> None:
+            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                nursery.start_soon(work)
+                async for _ in signals:
+                    if experiment.result.interrupted:
+                        nursery.cancel_scope.cancel()
+                    experiment.stop()
+
+        async def work() -> None:
+            await experiment.run()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(attend)
+    return experiment.result
+
+
+def run(
+    scenario: Scenario,
+    *,
+    where: Where = "cluster",
+    output: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Result:
+    """Run a scenario and return what it measured.
+
+    Args:
+        scenario: what to run, with all its variants and replications.
+        where: "cluster" (real processes), "twin" (the virtual runtime), or "cluster and twin", which replays each
+            run's workload on the twin and compares job by job.
+        output: the folder in which to make the run folder; None to keep everything in memory.
+        watcher: shown how the run is doing (testbed.live).
+
+    Works in scripts and in notebooks. Ctrl-C stops arrivals, saves what was measured and raises KeyboardInterrupt.
+    Raises testbed.cluster.controller.ClusterError when the cluster does not come up, and
+    testbed.run_folder.OutputError when the output folder can't be used. A process that dies in the middle ends the run;
+    ``Result.failures`` says so.
+    """
+    experiment = Experiment(scenario, where, Path(output) if output is not None else None, watcher or Silent())
+    execute(experiment)
+    if experiment.result.interrupted:
+        raise KeyboardInterrupt
+    return experiment.result
+
+
+def execute(experiment: Experiment) -> None:
+    """Run an experiment to its end, or to its interruption by Ctrl-C; ``experiment.result`` holds what there is."""
+    if threading.current_thread() is threading.main_thread() and not _in_asyncio():
+        trio.run(_attended, experiment, strict_exception_groups=False)
+    else:
+        _run_in_thread(experiment)
+
+
+def _in_asyncio() -> bool:
+    """Whether an asyncio loop runs in this thread, as in a notebook; it owns the signals then."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _run_in_thread(experiment: Experiment) -> None:
+    token: list[trio.lowlevel.TrioToken] = []
+    outcome: list[BaseException] = []
+
+    async def work() -> None:
+        token.append(trio.lowlevel.current_trio_token())
+        await experiment.run()
+
+    def target() -> None:
+        try:
+            trio.run(work, strict_exception_groups=False)
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=target, name="testbed run")
+    thread.start()
+    while thread.is_alive():
+        try:
+            thread.join()
+        except KeyboardInterrupt:
+            if token:
+                token[0].run_sync_soon(experiment.stop)
+    if outcome:
+        raise outcome[0]

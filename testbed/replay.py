@@ -1,0 +1,67 @@
+"""Replaying a finished run on the twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+
+from testbed.experiment import Result, VariantRun, nominal
+from testbed.measure import summary as summaries
+from testbed.measure.pathwise import compare
+from testbed.measure.summary import summarise
+from testbed.run_folder import OutputError, jobs_table, read_jobs, read_run, replace_file
+from testbed.runtime.twin import simulate
+from testbed.scenario import variants
+from testbed.theory.predict import predict
+
+
+def replay(folder: Path) -> Result:
+    """Run the twin of every run on the cluster that ``folder`` holds, and compare the two job by job.
+
+    Adds the twins' records and summaries to the folder, and to each cluster summary how it compares
+    (testbed.measure.pathwise). Raises OutputError when there is nothing to replay.
+    """
+    scenario, found = read_run(folder)
+    on_cluster = [summary for summary in found if summary.source == "cluster"]
+    if not on_cluster:
+        raise OutputError(
+            f"{folder}: holds no run on the cluster, only the twin's; there is nothing to compare it with"
+        )
+    by_name = dict(variants(scenario))
+    result = Result(scenario, folder)
+    tables = []
+    for summary in on_cluster:
+        variant = by_name[summary.variant]
+        types = [kind.name for kind in variant.workload.types]
+        measurements = simulate(variant, summary.replication)
+        tables.append(jobs_table(measurements, summary.variant, summary.replication, types))
+        jobs = read_jobs(folder / "jobs.parquet", summary.variant, summary.replication, types)
+        pathwise = compare(jobs, measurements.columns, summary.window)
+        twin = summarise(
+            measurements,
+            nominal(variant),
+            variant=summary.variant,
+            replication=summary.replication,
+            time_unit_seconds=summary.time_unit_seconds,
+            window=summary.window,
+            prediction=summary.prediction,
+        )
+        result.runs.append(
+            VariantRun(
+                summary.variant,
+                summary.replication,
+                variant,
+                predict(variant),
+                cluster=msgspec.structs.replace(summary, pathwise=pathwise),
+                twin=twin,
+                twin_measurements=measurements,
+            )
+        )
+    with pq.ParquetWriter(folder / "twin.parquet", tables[0].schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
+    both = [summary for run in result.runs for summary in (run.cluster, run.twin) if summary is not None]
+    replace_file(folder / "summary.json", summaries.encode(both))
+    return result

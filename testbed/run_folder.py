@@ -1,0 +1,183 @@
+"""The folder in which a run leaves what it did and measured.
+
+scenario.toml      the resolved scenario
+jobs.parquet       a row per job, of all variants and replications, from the cluster
+twin.parquet       the same from the twin, where it was run
+summary.json       statistics and verdicts (testbed.measure.summary)
+environment.json   versions, cores, when, how long
+targets.json       where the processes' metrics are while the run goes on (Prometheus' file_sd format)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from testbed.measure import summary as summaries
+from testbed.measure.records import COLUMNS, OUTCOMES, Measurements
+from testbed.measure.summary import Summary
+from testbed.scenario import ScenarioError, resolved
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+BYTES_PER_JOB = 120  # of a row on disk and while it is written, with room to spare
+SPARE_BYTES = 20 << 20
+
+#: Columns of the files, as they are called there: the records' own, with units and without abbreviations.
+FILE_NAMES = {
+    "lag": "dispatch_lag",
+    "response": "response_time",
+    "inherent": "inherent_delay",
+    "wait": "waiting_time",
+}
+
+
+class OutputError(Exception):
+    """The output folder can't be used."""
+
+
+def jobs_table(measurements: Measurements, variant: str, replication: int, type_names: list[str]) -> pa.Table:
+    """Return the job records as an Arrow table; times are in time units."""
+    columns = measurements.columns
+    rows = len(columns["job"])
+    arrays: dict[str, Any] = {
+        "variant": pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), [variant]),
+        "replication": pa.array(np.full(rows, replication, dtype=np.int32)),
+    }
+    for name, _, _ in COLUMNS:
+        column = columns[name]
+        if name == "type":
+            arrays[name] = pa.DictionaryArray.from_arrays(column.astype(np.int32), type_names)
+        elif name == "outcome":
+            arrays[name] = pa.DictionaryArray.from_arrays(column.astype(np.int32), list(OUTCOMES))
+        else:
+            arrays[FILE_NAMES.get(name, name)] = pa.array(column)
+    return pa.table(arrays)
+
+
+def read_jobs(path: Path, variant: str, replication: int, type_names: list[str]) -> dict[str, np.ndarray]:
+    """Return the records of one run from ``jobs.parquet``, as ``Measurements.columns`` holds them."""
+    table = pq.read_table(path)
+    mine = pc.and_(pc.equal(table["variant"], variant), pc.equal(table["replication"], replication))
+    table = table.filter(mine)
+    columns = {}
+    for name, typecode, _ in COLUMNS:
+        column = table[FILE_NAMES.get(name, name)]
+        if name in ("type", "outcome"):
+            names = type_names if name == "type" else list(OUTCOMES)
+            column = pc.index_in(column.cast(pa.string()), pa.array(names))
+        columns[name] = column.to_numpy().astype(typecode)
+    return columns
+
+
+class RunFolder:
+    """A new run folder, written as the run goes on: what is finished is on disk."""
+
+    def __init__(self, scenario: Scenario, parent: Path, jobs: int) -> None:
+        """Make a folder for ``scenario`` in ``parent``, with room for ``jobs`` rows. Raises OutputError."""
+        self.path = self._make(parent, scenario.name)
+        needed = jobs * BYTES_PER_JOB + SPARE_BYTES
+        free = shutil.disk_usage(self.path).free
+        if free < needed:
+            self.path.rmdir()
+            raise OutputError(
+                f"output folder {parent}: {free / 1e6:.0f} MB are free and the run may need {needed / 1e6:.0f} MB; "
+                "make room, choose another folder with --output, or shorten run.duration"
+            )
+        self._writers: dict[str, pq.ParquetWriter] = {}
+        self._started = time.time()
+        (self.path / "scenario.toml").write_text(resolved(scenario), encoding="utf-8")
+        self._write_environment()
+
+    @staticmethod
+    def _make(parent: Path, name: str) -> Path:
+        stem = f"{name.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            for suffix in ["", *(f"-{i}" for i in range(2, 100))]:
+                path = parent / (stem + suffix)
+                with contextlib.suppress(FileExistsError):
+                    path.mkdir()
+                    return path
+        except OSError as error:
+            raise OutputError(
+                f"output folder {parent}: {error.strerror}; choose a folder that you may write to with --output"
+            ) from None
+        raise OutputError(f"output folder {parent}: there are a hundred runs of this second; wait or tidy up")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self.write_targets([], {})
+        self._write_environment(seconds=time.time() - self._started)
+
+    def add_jobs(self, measurements: Measurements, variant: str, replication: int, type_names: list[str]) -> None:
+        """Append the job records of one run to ``jobs.parquet`` or, if they are the twin's, ``twin.parquet``."""
+        table = jobs_table(measurements, variant, replication, type_names)
+        name = "jobs.parquet" if measurements.source == "cluster" else "twin.parquet"
+        if name not in self._writers:
+            self._writers[name] = pq.ParquetWriter(self.path / name, table.schema, compression="zstd")
+        self._writers[name].write_table(table)
+
+    def write_summaries(self, runs: list[Summary]) -> None:
+        """Write ``summary.json`` anew."""
+        replace_file(self.path / "summary.json", summaries.encode(runs))
+
+    def write_targets(self, targets: list[str], labels: dict[str, str]) -> None:
+        """Write where Prometheus finds the processes' metrics."""
+        groups = [{"targets": targets, "labels": labels}] if targets else []
+        replace_file(self.path / "targets.json", json.dumps(groups, indent=2).encode())
+
+    def _write_environment(self, seconds: float | None = None) -> None:
+        packages = ("loadbalance-testbed", "trio", "numpy", "scipy", "msgspec", "prometheus-client", "pyarrow")
+        environment = {
+            "python": sys.version,
+            "platform": platform.platform(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "packages": {package: version(package) for package in packages},
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self._started)),
+            "seconds": seconds,
+        }
+        replace_file(self.path / "environment.json", json.dumps(environment, indent=2).encode())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees either the old content or the new."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def read_run(path: Path) -> tuple[Scenario, list[Summary]]:
+    """Return the scenario and the summaries of a run folder. Raises ScenarioError, or OutputError for no such run."""
+    from testbed.scenario import load
+
+    summary = path / "summary.json"
+    if not summary.exists():
+        raise OutputError(f"{path}: not a folder of a finished run (it has no summary.json); give one from runs/")
+    try:
+        return load(path / "scenario.toml"), summaries.decode(summary.read_bytes())
+    except ValueError as error:
+        raise OutputError(f"{summary}: {error}") from None
+    except ScenarioError as error:
+        raise OutputError(str(error)) from None

@@ -1,0 +1,114 @@
+"""Results as tables, for a terminal, a file or a notebook."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from testbed.experiment import Result, VariantRun, mean_response
+from testbed.measure.statistics import Interval, replication_interval
+from testbed.measure.summary import Summary
+from testbed.theory.predict import Prediction
+
+WIDTH = 120
+
+
+def plain_text(renderable: RenderableType, width: int = WIDTH) -> str:
+    """Return what a terminal would show, without colours."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    console.print(renderable)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO that it was given
+    return text
+
+
+def html(renderable: RenderableType, width: int = WIDTH) -> str:
+    """Return what a terminal would show, as HTML."""
+    console = Console(file=io.StringIO(), width=width, record=True, force_terminal=True)
+    console.print(renderable)
+    return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Write a number, or a dash for none."""
+    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def with_interval(interval: Interval) -> str:
+    """Write a mean and the half-width of its interval; ~ marks an interval that the data were too few to trust."""
+    if interval.half_width is None:
+        return number(interval.mean)
+    return f"{number(interval.mean)} {'±' if interval.reliable else '~±'} {number(interval.half_width)}"
+
+
+def signed_percent(share: float | None) -> str:
+    """Write a share with its sign, in percent."""
+    return "-" if share is None else f"{share:+.1%}"
+
+
+def quantile(runs: list[Summary], probability: float) -> float | None:
+    """Return a quantile of the response time, averaged over replications."""
+    values = [q.value for run in runs for q in run.response_quantiles if q.probability == probability]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def results_table(result: Result) -> Table:
+    """Return the table of a run: measured mean and p99 response time, the twin's, the theory's, and the verdict."""
+    unit = result.scenario.run.time_unit
+    caption = f"response times in time units (1 unit = {unit}); ± is a 95 % confidence interval"
+    table = Table(title=result.scenario.name, caption=caption, title_justify="left", caption_justify="left")
+    on_cluster = any(run.cluster is not None for run in result.runs)
+    with_twin = on_cluster and any(run.twin is not None for run in result.runs)
+    table.add_column("variant", no_wrap=True)
+    table.add_column("mean" if on_cluster else "mean (twin)", justify="right", no_wrap=True)
+    table.add_column("p99", justify="right")
+    if with_twin:
+        table.add_column("twin mean", justify="right")
+        table.add_column("emulation error", justify="right")
+    table.add_column("theory", justify="right")
+    table.add_column("against theory", justify="right")
+    table.add_column("verdict")
+    for name, runs in result.variants().items():
+        measured = [run.summary for run in runs]
+        mean = mean_response(measured)
+        cells = [name, with_interval(mean), number(quantile(measured, 0.99), 2)]
+        if with_twin:
+            twins = [run.twin for run in runs if run.twin is not None]
+            cells += [number(mean_response(twins).mean if twins else None), signed_percent(emulation_error(runs))]
+        prediction = runs[0].prediction
+        if isinstance(prediction, Prediction):
+            theory = prediction.mean_response_time
+            gap = None if mean.mean is None else mean.mean / theory - 1.0
+            cells += [f"{number(theory)} {prediction.kind}", signed_percent(gap)]
+        else:
+            cells += ["none", "-"]
+        valid = all(summary.verdict.valid for summary in measured)
+        cells.append("[green]valid[/]" if valid else "[bold yellow]suspect[/]")
+        table.add_row(*cells)
+    return table
+
+
+def emulation_error(runs: list[VariantRun]) -> float | None:
+    """Return emulated minus twin mean response time as a share of the twin's, job by job, over replications."""
+    shares = [run.cluster.pathwise.mean for run in runs if run.cluster is not None and run.cluster.pathwise is not None]
+    known = [share for share in shares if share is not None]
+    return replication_interval(known).mean if known else None
+
+
+def remarks(result: Result) -> Iterable[str]:
+    """Yield what a reader of the table should know: why a run is suspect, and what each prediction is worth."""
+    for run in result.runs:
+        for reason in run.summary.verdict.reasons:
+            yield f"{run.variant}: suspect: {reason}"
+    for name, runs in result.variants().items():
+        prediction = runs[0].prediction
+        if isinstance(prediction, Prediction):
+            yield f"{name}: theory: {prediction.name} ({prediction.kind}; {prediction.source})"
+            for note in prediction.notes:
+                yield f"    {note}"
+        else:
+            yield f"{name}: no theory: {prediction.reason}"
