@@ -231,11 +231,6 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """Time units that the jobs of the run have to finish in once arrivals have stopped."""
         return self.run.duration if self.run.drain is None else self.run.drain
 
-    @property
-    def drain(self) -> float:
-        """Time units that jobs are given to finish once arrivals have stopped."""
-        return self.run.duration if self.run.drain is None else self.run.drain
-
     def service_rate(self, kind: int, server: int) -> float:
         """Return the speed of a server, 0..N-1 in the order of the pools, for the job type with index ``kind``."""
         for pool, end in zip(self.cluster.pools, accumulate(p.servers for p in self.cluster.pools), strict=True):
