@@ -60,6 +60,10 @@ class Policy:
         self.dispatcher = dispatcher
 
     @classmethod
+    def check(cls, parameters: Any, servers: int) -> None:
+        """Raise ValueError, saying what would be right, for parameters that don't fit a cluster of ``servers``."""
+
+    @classmethod
     def probes_per_job(cls, parameters: Any, servers: int) -> float:
         """Return the most probes that the policy sends for one job; a bound that the conformance suite checks."""
         return 0

@@ -37,6 +37,15 @@ class Random(Policy):
         if parameters.weights is not None:
             self._cumulated = list(accumulate(parameters.weights))
 
+    @classmethod
+    def check(cls, parameters: RandomParameters, servers: int) -> None:
+        """Check that there is a weight for each server, and that they are not all zero."""
+        weights = parameters.weights
+        if weights is not None and len(weights) != servers:
+            raise ValueError(f"weights: there are {len(weights)} and {servers} servers; give one for each")
+        if weights is not None and not sum(weights) > 0:
+            raise ValueError("weights: all are zero; give a positive one to each server that should receive jobs")
+
     def place(self, job: int) -> None:
         """Choose a server and place the job there."""
         dispatcher = self.dispatcher

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+import numpy as np
 import trio
 
 from testbed.cluster.controller import Controller
@@ -24,6 +25,7 @@ from testbed.runtime.system import expected_jobs
 from testbed.runtime.twin import simulate
 from testbed.scenario import variants
 from testbed.theory.predict import NoPrediction, Prediction, predict
+from testbed.workload.arrivals import Trace
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -113,8 +115,11 @@ def nominal(scenario: Scenario) -> Nominal:
     per_pool = [[kind.speed.get(pool.name, 1.0) for kind in kinds] for pool in scenario.cluster.pools]
     same = all(speeds == per_pool[0] for speeds in per_pool)
     slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True)]
-    mean = sum(p * s for p, s in slowness) * workload.size.mean
-    second = sum(p * s * s for p, s in slowness) * workload.size.second_moment
+    size_mean, size_second = workload.mean_size, workload.size.second_moment
+    if isinstance(workload.arrivals, Trace) and workload.arrivals.recording.size is not None:
+        size_second = float(np.mean(workload.arrivals.recording.size**2))
+    mean = sum(p * s for p, s in slowness) * size_mean
+    second = sum(p * s * s for p, s in slowness) * size_second
     return Nominal(
         servers=scenario.servers,
         rate=scenario.rate,

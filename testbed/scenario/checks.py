@@ -27,6 +27,7 @@ def check(scenario: Scenario) -> None:
     _check_cluster(scenario)
     _check_types_of_jobs(scenario)
     _check_arrivals(scenario)
+    _check_policy(scenario)
     variants(scenario)
 
 
@@ -75,6 +76,15 @@ def _check_cluster(scenario: Scenario) -> None:
             key="cluster.nodes",
             value=cluster.nodes,
         )
+
+
+def _check_policy(scenario: Scenario) -> None:
+    from dispatchers.registry import policies
+
+    try:
+        policies()[scenario.dispatch.policy].check(scenario.dispatch.parameters, scenario.servers)
+    except ValueError as error:
+        raise ScenarioError(str(error), key="dispatch") from None
 
 
 def _check_types_of_jobs(scenario: Scenario) -> None:
