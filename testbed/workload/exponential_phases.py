@@ -166,17 +166,18 @@ class Hyperexponential(PhaseTypeLaw, frozen=True, tag="hyperexponential"):
     mean: Mean = 1.0
 
     @property
-    def parameters(self) -> tuple[float, float, float]:
-        """``(alpha_1, mu_1, mu_2)``: probability of type 1, and both rates per time unit.
+    def parameters(self) -> tuple[float, float, float, float]:
+        """``(alpha_1, alpha_2, mu_1, mu_2)``: probabilities of the types, and their rates per time unit.
 
         From ``f mu_1 + (1 - f) mu_2 = 1`` and ``f / mu_1 + (1 - f) / mu_2 = (SCV + 1) / 2`` at mean 1. The second
-        equation gives mu_2: the root of the quadratic in mu_2 would cancel for a large SCV.
+        equation gives mu_2, since the root of the quadratic in mu_2 would cancel for a large SCV; and alpha_2 comes
+        from mu_2, since ``1 - alpha_1`` would cancel where long jobs are rare.
         """
         scv, f, fb = self.scv, self.f, 1 - self.f
         d = math.sqrt((scv - 1) * (scv - 1 + 8 * f * fb))
         mu_1 = (scv + 4 * f - 1 + d) / (2 * f * (scv + 1))
         mu_2 = fb / ((scv + 1) / 2 - f / mu_1)
-        return min(f * mu_1, 1.0), mu_1 / self.mean, mu_2 / self.mean
+        return f * mu_1, fb * mu_2, mu_1 / self.mean, mu_2 / self.mean
 
     @property
     def variance(self) -> float:
@@ -184,24 +185,24 @@ class Hyperexponential(PhaseTypeLaw, frozen=True, tag="hyperexponential"):
         return self.scv * self.mean**2
 
     def _cdf(self, x: FloatArray) -> FloatArray:
-        alpha_1, mu_1, mu_2 = self.parameters
+        alpha_1, alpha_2, mu_1, mu_2 = self.parameters
         x = np.maximum(x, 0.0)
-        return -alpha_1 * np.expm1(-mu_1 * x) - (1 - alpha_1) * np.expm1(-mu_2 * x)
+        return np.minimum(-alpha_1 * np.expm1(-mu_1 * x) - alpha_2 * np.expm1(-mu_2 * x), 1.0)
 
     def sample(self, rng: np.random.Generator, n: int) -> FloatArray:
         """Return ``n`` independent values, shape (n,)."""
-        alpha_1, mu_1, mu_2 = self.parameters
+        _, alpha_2, mu_1, mu_2 = self.parameters
         uniform = rng.random((n, 2))
-        return -np.log1p(-uniform[:, 0]) * np.where(uniform[:, 1] < alpha_1, 1 / mu_1, 1 / mu_2)
+        return -np.log1p(-uniform[:, 0]) * np.where(uniform[:, 1] < alpha_2, 1 / mu_2, 1 / mu_1)
 
     def _laplace_transform(self, s: float) -> float:
-        alpha_1, mu_1, mu_2 = self.parameters
-        return alpha_1 * mu_1 / (mu_1 + s) + (1 - alpha_1) * mu_2 / (mu_2 + s)
+        alpha_1, alpha_2, mu_1, mu_2 = self.parameters
+        return alpha_1 * mu_1 / (mu_1 + s) + alpha_2 * mu_2 / (mu_2 + s)
 
     def phase_type(self) -> PhaseTypeMatrices:
         """Return ``(alpha, S)`` with two parallel phases."""
-        alpha_1, mu_1, mu_2 = self.parameters
-        return np.array([alpha_1, 1 - alpha_1]), np.diag([-mu_1, -mu_2])
+        alpha_1, alpha_2, mu_1, mu_2 = self.parameters
+        return np.array([alpha_1, alpha_2]), np.diag([-mu_1, -mu_2])
 
     def scaled(self, factor: float) -> Hyperexponential:
         """Return the law of ``factor * X``."""

@@ -2,7 +2,8 @@
 
 It looks like two days of a service: the arrival rate goes up and down once a day, with short bursts on top; most jobs
 are interactive, some are batch jobs, and both have lognormal sizes. The mean size is 1 and there are 5 jobs per time
-unit, a load of 0.5 on ten servers: they keep up with the wave, but not with every burst. Write it anew with ``python -m testbed.workload.sample_trace FILE``.
+unit, a load of 0.5 on ten servers: they keep up with the wave, but not with every burst. To write it anew:
+``python -m testbed.workload.sample_trace FILE``.
 """
 
 from __future__ import annotations
