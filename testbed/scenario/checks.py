@@ -131,6 +131,14 @@ def _check_arrivals(scenario: Scenario) -> None:
     if isinstance(arrivals, Trace):
         names = [kind.name for kind in workload.types]
         _computed(lambda: arrivals.recording.type_indices(names), "workload.arrivals")
+        length = arrivals.recording.period * arrivals.natural_rate / scenario.rate
+        if not arrivals.repeat and length < scenario.horizon:
+            raise ScenarioError(
+                f"at this rate the trace lasts {length:.4g} time units, and the run {scenario.horizon:.4g}; "
+                "set repeat = true, shorten run.duration, or lower the rate",
+                key="workload.arrivals",
+                value=arrivals.file,
+            )
     delay = scenario.cluster.message_delay
     if not isinstance(delay, float | int):
         _computed(lambda: delay.mean, "cluster.message_delay")

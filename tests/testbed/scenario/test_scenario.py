@@ -200,12 +200,19 @@ def test_files_are_looked_for_from_the_scenarios_own_folder(tmp_path: Path) -> N
 def test_a_trace_has_a_rate_and_sizes_of_its_own(tmp_path: Path) -> None:
     # 4 jobs over 3 time units and one more mean gap; mean size 1.5, 5 servers
     (tmp_path / "t.csv").write_text("arrival,size,type\n10,1,a\n11,2,b\n12,2,a\n13,1,a\n")
-    trace = {"kind": "trace", "file": str(tmp_path / "t.csv")}
+    trace = {"kind": "trace", "file": str(tmp_path / "t.csv"), "repeat": True}
     scenario = small(**{"workload.arrivals": trace, "workload.load": None})
     assert scenario.workload.mean_size == 1.5
     assert scenario.rate == 1.0
     assert scenario.load == pytest.approx(1.5 / 5)
     assert scenario.with_settings({"workload.load": 0.6}).rate == pytest.approx(0.6 * 5 / 1.5)
+
+
+def test_a_trace_that_ends_before_the_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("arrival\n10\n11\n12\n13\n")
+    trace = {"kind": "trace", "file": str(tmp_path / "t.csv")}
+    with pytest.raises(ScenarioError, match=r"the trace lasts 4 time units, and the run 480; set repeat = true"):
+        small(**{"workload.arrivals": trace, "workload.load": None})
 
 
 def test_the_shipped_recording_is_had_by_name(tmp_path: Path) -> None:
