@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 SPEEDS = (1.0, 0.5)  # by job type
+MOST_SERVERS = 8
 PATIENCE = 1000.0  # time units after the last service could have ended; a job still not placed then counts as lost
 
 
@@ -78,7 +79,8 @@ def check_policy(
     ``policy`` is a class, or the name of a registered one; ``parameters`` are its parameters, by default their
     defaults. It is tried in ``examples`` random systems, always the same ones, and in some fixed ones. Raises
     AssertionError with a sentence that says which rule was broken and the smallest system in which it was found,
-    and ImportError where hypothesis is missing.
+    ValueError for parameters that the policy's ``check`` refuses for any of 1 to 8 servers, and ImportError where
+    hypothesis is missing.
     """
     try:
         from hypothesis import HealthCheck, Phase, example, given, settings
@@ -97,9 +99,11 @@ def check_policy(
     def keeps_the_rules(system: System) -> None:
         _check(checked, given_parameters, system)
 
-    test: Callable[..., None] = given(system=_systems())(keeps_the_rules)
+    sizes = _fitting(checked, given_parameters)
+    test: Callable[..., None] = given(system=_systems(sizes))(keeps_the_rules)
     for corner in _corners():
-        test = example(system=corner)(test)
+        nearest = min(sizes, key=lambda servers: abs(servers - corner.servers))
+        test = example(system=replace(corner, servers=nearest))(test)
     test = settings(
         max_examples=examples,
         derandomize=True,
@@ -117,6 +121,22 @@ def check_policy(
         ) from error
 
 
+def _fitting(policy: type[Policy], parameters: Any) -> list[int]:
+    """Return the numbers of servers that the policy accepts with these parameters."""
+    sizes = []
+    refusal = None
+    for servers in range(1, MOST_SERVERS + 1):
+        try:
+            policy.check(parameters, servers)
+        except ValueError as error:
+            refusal = error
+        else:
+            sizes.append(servers)
+    if not sizes:
+        raise ValueError(f"{policy.name} refuses these parameters with 1 to {MOST_SERVERS} servers: {refusal}")
+    return sizes
+
+
 def _corners() -> Iterable[System]:
     jobs = [Job(0.3, i, i % 2, 0.1 + i % 3) for i in range(20)]
     together = [job._replace(gap=0.0) for job in jobs]
@@ -128,21 +148,21 @@ def _corners() -> Iterable[System]:
     yield System(servers=5, jobs=together, dispatchers=2, timeout=0.5, silent=frozenset(range(5)))  # no reply comes
 
 
-def _systems() -> SearchStrategy[System]:
+def _systems(sizes: list[int]) -> SearchStrategy[System]:
     from hypothesis import strategies as st
 
     jobs = st.builds(Job, st.floats(0, 2), st.integers(0, 2), st.integers(0, 1), st.floats(0.01, 4))
     delays = st.tuples(st.floats(0, 2), st.floats(0, 2)).map(lambda bounds: (min(bounds), max(bounds)))
     return st.builds(
         System,
-        servers=st.integers(1, 8),
+        servers=st.sampled_from(sizes),
         jobs=st.lists(jobs, max_size=30),
         dispatchers=st.integers(1, 3),
         seed=st.integers(0, 2**32 - 1),
         buffer=st.none() | st.integers(1, 4),
         delay=st.none() | delays,
         timeout=st.none() | st.floats(0.01, 5),
-        silent=st.frozensets(st.integers(0, 7)),
+        silent=st.frozensets(st.integers(0, MOST_SERVERS - 1)),
     )
 
 

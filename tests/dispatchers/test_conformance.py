@@ -28,6 +28,7 @@ def test_every_registered_policy_keeps_the_rules(policy):
         ("power-of-d", PowerOfDParameters(d=2, timeout=0.01)),
         ("jsq", {"timeout": 1.0}),
         ("random", {"weights": [1.0]}),
+        ("random", {"weights": [1.0, 0.0, 2.5]}),
     ],
 )
 def test_policies_keep_the_rules_with_other_parameters(policy, parameters):
@@ -209,6 +210,11 @@ def test_a_correct_policy_passes(policy):
 def test_a_broken_rule_is_found_and_named(policy, sentence):
     with pytest.raises(AssertionError, match=sentence):
         check_policy(policy)
+
+
+def test_parameters_that_fit_no_number_of_servers_are_refused():
+    with pytest.raises(ValueError, match="random refuses these parameters with 1 to 8 servers: weights: "):
+        check_policy("random", {"weights": [1.0] * 9})
 
 
 def test_a_missing_hypothesis_is_named_with_its_remedy(monkeypatch):

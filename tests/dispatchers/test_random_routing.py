@@ -1,4 +1,7 @@
 import numpy as np
+import pytest
+
+from dispatchers.random_routing import Random, RandomParameters
 
 
 def test_servers_are_chosen_uniformly(bench, assert_uniform):
@@ -17,3 +20,9 @@ def test_weights_are_kept_and_a_server_without_weight_gets_nothing(bench, assert
     # Count the heavier server's jobs as three servers' by drawing one of three for each.
     split = np.random.default_rng(2).multinomial(counts[2], [1 / 3] * 3)
     assert_uniform([counts[0], *split])
+
+
+@pytest.mark.parametrize("weights", [(1.0,), (1.0, 1.0, 1.0), (0.0, 0.0)])
+def test_weights_that_do_not_fit_the_servers_are_refused(weights):
+    with pytest.raises(ValueError, match=r"^weights: "):
+        Random.check(RandomParameters(weights), 2)
