@@ -289,7 +289,8 @@ class MarkovModulatedStream:
         self._point = float(points[-1])
         self._draw_stays()
         operational, time, rate = self._pieces
-        # Of several stays that start at the same operational time, all but the last have rate 0: "right" skips them.
+        # Stays at rate 0 take no operational time: of those that start at one such time the last, which is found, has
+        # a positive rate.
         piece = np.searchsorted(operational, points, side="right") - 1
         times: FloatArray = time[piece] + (points - operational[piece]) / rate[piece]
         self._pieces = self._pieces[:, piece[-1] :]

@@ -154,8 +154,8 @@ def test_recording_that_repeats_repeats_sizes_and_types(file: str) -> None:
 def test_sizes_and_types_are_drawn_where_the_recording_has_none(tmp_path: Path) -> None:
     path = tmp_path / "times.csv"
     path.write_text("arrival\n" + "\n".join(map(str, range(5000))) + "\n")
-    jobs = first(workload(arrivals=Trace(file=str(path)), rate=None).blocks(), 5000)
-    assert same(jobs, first(workload().blocks(), 5000), ["job", "kind", "size", "dispatcher"])
+    jobs = first(workload(arrivals=Trace(file=str(path)), size=CYCLE, rate=None).blocks(), 5000)
+    assert same(jobs, first(workload(size=CYCLE).blocks(), 5000), ["job", "kind", "size", "dispatcher"])
 
 
 def test_recorded_types_must_be_types_of_the_workload(file: str) -> None:
