@@ -31,17 +31,17 @@ benchmarks: $(VENV)/ready-dev
 	$(BIN)/python tests/benchmarks/cost_per_job.py
 	$(BIN)/python tests/benchmarks/scrape.py
 
-$(VENV)/python: 
+$(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/ready: pyproject.toml constraints.txt | $(VENV)/python
+$(VENV)/ready: pyproject.toml constraints.txt | $(VENV)/made
 	$(PIP_INSTALL) -e .
 	touch $@
 
-$(VENV)/ready-dev: pyproject.toml constraints.txt | $(VENV)/python
+$(VENV)/ready-dev: pyproject.toml constraints.txt | $(VENV)/made
 	$(PIP_INSTALL) -e '.[dev]'
 	touch $@
 
