@@ -1,0 +1,142 @@
+"""Theory of the policies that look at no queue: each server is a queue of its own, and the formulas are exact."""
+
+from __future__ import annotations
+
+import math
+
+from testbed.theory.baselines import gim1, mg1, mm1b, round_robin
+from testbed.theory.cluster_model import ClusterModel, PoolModel
+from testbed.theory.prediction import Formula, NoTheoryError
+from testbed.theory.service import is_exponential
+from testbed.theory.steady_state import SteadyState, mixture
+
+#: A buffer that an unlimited queue would exceed with less than this probability is taken as unlimited.
+_RARELY_FULL = 1e-6
+
+
+def random_routing(model: ClusterModel) -> Formula:
+    """Return random routing, uniform or weighted: a thinned arrival stream at each server.
+
+    Poisson arrivals: M/G/1, or M/M/1/b for exponential service and a finite buffer. Renewal arrivals: a server's gaps
+    are geometric sums of the cluster's, GI/M/1. It makes no difference how many dispatchers share the stream.
+    """
+    queues = [(share * count, *_thinned(model, pool, share)) for pool, share, count in model.shares()]
+    names = list(dict.fromkeys(name for _, name, _, _ in queues))
+    sources = list(dict.fromkeys(source for _, _, source, _ in queues))
+    state = mixture([weight for weight, *_ in queues], [state for *_, state in queues])
+    notes = []
+    if state.drop_probability > 0:
+        notes.append(f"of accepted jobs; a share {state.drop_probability:.4g} of the jobs finds a full buffer")
+    routing = "random routing" if model.servers > 1 else "one server"
+    return Formula(f"{', '.join(names)}, {routing}", "; ".join(sources), "exact", state, tuple(notes), blind=True)
+
+
+def round_robin_routing(model: ClusterModel) -> Formula:
+    """Return round robin: with one dispatcher every N-th arrival at each server, GI/M/1 with N gaps as one.
+
+    Several dispatchers deal independently; the superposition of their streams at a server tends to a Poisson process as
+    their number grows, so that M/M/1 is an approximation.
+    """
+    if model.servers == 1:
+        return random_routing(model)
+    if not all(is_exponential(pool.service) for pool in model.pools):
+        raise NoTheoryError("round robin has a formula for exponential service times only")
+    if model.dispatchers > 1:
+        if not model.poisson:
+            raise NoTheoryError("round robin with several dispatchers has a formula for Poisson arrivals only")
+        formula = random_routing(model)
+        regular = _dealt(model)
+        return Formula(
+            "M/M/1, round robin by several dispatchers",
+            "superposition of independent regular streams, tending to Poisson (Palm, Khinchine)",
+            "approximation",
+            formula.state,
+            (
+                "the stream at a server is more regular than Poisson, less regular than with one dispatcher: expect a "
+                f"value between {regular.mean_response_time:.4g} (one dispatcher) and "
+                f"{formula.state.mean_response_time:.4g}, nearer to the latter the more dispatchers there are",
+                *formula.notes,
+            ),
+            blind=True,
+        )
+    gaps = f"E_{model.servers}" if model.poisson else f"GI^({model.servers})"
+    notes: tuple[str, ...] = ()
+    if model.poisson and model.identical_servers:
+        load = model.rate * model.pools[0].service.mean / model.servers
+        limit = round_robin(math.inf, load).scaled(model.pools[0].service.mean).mean_response_time
+        notes = (f"with ever more servers it falls to {limit:.4g} (D/M/1)",)
+    return Formula(
+        f"{gaps}/M/1, round robin",
+        "GI/M/1 queue with Erlang gaps" if model.poisson else "GI/M/1 queue",
+        "exact",
+        _dealt(model),
+        notes,
+        blind=True,
+    )
+
+
+def require_ample_buffers(state: SteadyState, buffer: int | None) -> None:
+    """Raise NoTheoryError unless a queue with an unlimited buffer would almost never be as long as ``buffer``."""
+    if buffer is None:
+        return
+    tail = state.queue_length_tail
+    if tail is None:
+        raise NoTheoryError("finite buffers have a formula only for phase-type service times and ample buffers")
+    if buffer < len(tail) and tail[buffer] > _RARELY_FULL:
+        raise NoTheoryError(
+            f"no formula for a buffer of {buffer} that fills up (an unlimited queue is as long with probability "
+            f"{tail[buffer]:.2g})"
+        )
+
+
+def _thinned(model: ClusterModel, pool: PoolModel, share: float) -> tuple[str, str, SteadyState]:
+    """Return name, source and steady state of a server that gets a random ``share`` of all jobs."""
+    service = pool.service
+    exponential = is_exponential(service)
+    arrival_rate = model.rate * share
+    load = arrival_rate * service.mean
+    if model.poisson and exponential and pool.buffer is not None:
+        state = mm1b(load, pool.buffer).scaled(service.mean)
+        return f"M/M/1/{pool.buffer}", "M/M/1 queue with a finite buffer", state
+    if load >= 1:
+        raise NoTheoryError(f"a server of pool {pool.name} is overloaded, and its buffer has no formula")
+    if model.poisson:
+        state = mg1(arrival_rate, service)
+        if not math.isfinite(state.mean_response_time):
+            raise NoTheoryError("the mean response time is infinite: so is the second moment of the service time")
+        name = "M/M/1" if exponential else "M/G/1"
+        source = "Pollaczek-Khinchine formula"
+    else:
+        gap = model.arrivals.gap_distribution(model.rate)
+        if gap is None:
+            raise NoTheoryError("no formula for arrivals that are neither Poisson nor a renewal process")
+        if not exponential:
+            raise NoTheoryError("arrivals other than Poisson have a formula for exponential service times only")
+
+        def thinned_transform(s: float) -> float:
+            whole = gap.laplace_transform(s / service.mean)
+            return share * whole / (1 - (1 - share) * whole)
+
+        state = gim1(thinned_transform, load).scaled(service.mean)
+        name, source = "GI/M/1", "GI/M/1 queue (Kendall 1953) with gaps thinned at random"
+    require_ample_buffers(state, pool.buffer)
+    return name, source, state
+
+
+def _dealt(model: ClusterModel) -> SteadyState:
+    """Return the steady state of servers of which each gets every N-th job; service is exponential."""
+    states = [_dealt_to(model, pool) for pool in model.pools]
+    return mixture([pool.servers / model.servers for pool in model.pools], states)
+
+
+def _dealt_to(model: ClusterModel, pool: PoolModel) -> SteadyState:
+    gap = model.arrivals.gap_distribution(model.rate)
+    if gap is None:
+        raise NoTheoryError("no formula for arrivals that are neither Poisson nor a renewal process")
+    mean, servers = pool.service.mean, model.servers
+    load = model.rate * mean / servers
+    if load >= 1:
+        raise NoTheoryError(f"a server of pool {pool.name} is overloaded, and its buffer has no formula")
+    state = gim1(lambda s: gap.laplace_transform(s / mean) ** servers, load).scaled(mean)
+    require_ample_buffers(state, pool.buffer)
+    return state

@@ -1,0 +1,49 @@
+"""From a scenario to what queueing theory predicts for it.
+
+``POLICIES`` maps a policy's name to its theory: a function of the ClusterModel that returns a Formula, or raises
+NoTheoryError with the reason why the scenario is not covered. A new policy's theory is one more entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from testbed.theory.blind_policies import random_routing, round_robin_routing
+from testbed.theory.cluster_model import ClusterModel, ScenarioLike
+from testbed.theory.prediction import Formula, NoPrediction, NoTheoryError, Prediction
+from testbed.theory.queue_aware_policies import (
+    join_idle_queue,
+    join_shortest_queue,
+    least_outstanding,
+    power_of_d_choices,
+)
+from testbed.theory.stability import Stability, stability_bound
+
+__all__ = ["POLICIES", "NoPrediction", "Prediction", "Stability", "predict", "stability_bound"]
+
+POLICIES: dict[str, Callable[[ClusterModel], Formula]] = {
+    "random": random_routing,
+    "round-robin": round_robin_routing,
+    "power-of-d": power_of_d_choices,
+    "jsq": join_shortest_queue,
+    "least-outstanding": least_outstanding,
+    "jiq": join_idle_queue,
+}
+
+
+def predict(scenario: ScenarioLike) -> Prediction | NoPrediction:
+    """Return the predicted response time of a scenario (testbed.scenario.Scenario), or why there is none."""
+    model = ClusterModel.of(scenario)
+    theory = POLICIES.get(model.policy)
+    if theory is None:
+        return NoPrediction(f"no theory is known here for the policy {model.policy!r}")
+    stability = stability_bound(scenario)
+    if not stability.stable:
+        return NoPrediction(
+            f"unstable: the load {stability.load:.4g} is not below the stability bound {stability.bound:.4g} "
+            f"({stability.reason})"
+        )
+    try:
+        return theory(model).prediction(model)
+    except NoTheoryError as error:
+        return NoPrediction(str(error))

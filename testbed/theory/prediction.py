@@ -1,0 +1,103 @@
+"""What the theory says of a scenario, or why it says nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from testbed.theory.cluster_model import ClusterModel
+from testbed.theory.steady_state import SteadyState
+
+Kind = Literal["exact", "limit", "approximation", "bound"]
+
+#: The probabilities whose quantiles a prediction gives.
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """A predicted response time, in time units.
+
+    ``kind``: exact for the scenario's finite system; the limit of many servers; an approximation; or a bound.
+    ``quantiles`` maps 0.5, 0.9, 0.99 and 0.999 to response times, and is empty where no distribution is derived.
+    ``lower_bound`` is a mean response time that no policy without knowledge of sizes can go below, where one is known.
+    """
+
+    name: str
+    source: str
+    kind: Kind
+    mean_response_time: float
+    quantiles: dict[float, float]
+    notes: list[str]
+    lower_bound: float | None = None
+
+
+class NoPrediction(msgspec.Struct, frozen=True):
+    """Why there is no prediction."""
+
+    reason: str
+
+
+class NoTheoryError(Exception):
+    """Raised by a policy's theory where it doesn't cover the scenario; the text becomes NoPrediction's reason."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A policy's theory applied to a scenario without message delay.
+
+    ``probing`` is the share of jobs that wait for probes before they are placed. ``blind`` says that the policy looks
+    at no queue, so that a constant delay only shifts its response times. ``lower_bound`` is as in Prediction.
+    """
+
+    name: str
+    source: str
+    kind: Kind
+    state: SteadyState
+    notes: tuple[str, ...] = ()
+    probing: float = 0.0
+    blind: bool = False
+    lower_bound: float | None = None
+
+    def prediction(self, model: ClusterModel) -> Prediction:
+        """Return the prediction: the formula, with the time that messages take added.
+
+        A job is sent to its server and reported done, which takes two messages; probing takes two more. Raises
+        NoTheoryError for random delays of probes, whose slowest reply counts.
+        """
+        state = self.state
+        known = state.response_time_tail is not None
+        quantiles = {p: state.quantile(p) for p in QUANTILES} if known else {}
+        mean, lower_bound, notes = state.mean_response_time, self.lower_bound, list(self.notes)
+        kind = self.kind
+        delay = model.mean_delay
+        if delay > 0:
+            if self.probing and not model.constant_delay:
+                raise NoTheoryError("no formula for random message delays with probing: the slowest reply counts")
+            messages = 2 + 2 * self.probing
+            mean += messages * delay
+            lower_bound = None if lower_bound is None else lower_bound + 2 * delay
+            shifted = model.constant_delay and self.probing in (0, 1)
+            quantiles = {p: t + messages * delay for p, t in quantiles.items()} if shifted else {}
+            notes.append(
+                f"the formula gives {state.mean_response_time:.4g}; {messages:.3g} one-way message delays of {delay:g} "
+                "are added"
+            )
+            if not model.constant_delay:
+                kind = "approximation"
+                notes.append(
+                    "random message delays change the order and spacing of arrivals at a server, which is ignored"
+                )
+            if not self.blind:
+                kind = "approximation"
+                notes.append("the age of what the dispatcher knows of the queues is ignored: the true value is higher")
+        return Prediction(
+            name=self.name,
+            source=self.source,
+            kind=kind,
+            mean_response_time=mean,
+            quantiles=quantiles,
+            notes=notes,
+            lower_bound=lower_bound,
+        )
