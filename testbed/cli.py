@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import msgspec
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from testbed.scenario import Scenario, ScenarioError, load, variants
 
@@ -66,7 +65,7 @@ def run(
     settings = read(scenario)
     where: Where = "twin" if virtual else "cluster and twin" if twin else "cluster"
     console = Console(stderr=True)
-    watcher = _watcher(console, quiet or virtual)
+    watcher = _watcher(console, quiet, live=not virtual)
     try:
         announce_unstable(settings, watcher)
         experiment = Experiment(settings, where, output, watcher)
@@ -79,12 +78,12 @@ def run(
     finish(experiment.result)
 
 
-def _watcher(console: Console, quiet: bool) -> Watcher:
+def _watcher(console: Console, quiet: bool, live: bool) -> Watcher:
     from testbed.live import Bar, Lines, Silent
 
     if quiet:
         return Silent()
-    return Bar(console) if console.is_terminal else Lines(console)
+    return Bar(console) if live and console.is_terminal else Lines(console)
 
 
 def announce_unstable(scenario: Scenario, watcher: Watcher) -> None:
@@ -138,13 +137,13 @@ def twin(
 @app.command()
 def theory(scenario: ScenarioArgument) -> None:
     """Show what the theory says of each variant of a scenario, or why it says nothing."""
-    from testbed.tables import number
+    from testbed.tables import new_table, number
     from testbed.theory.predict import Prediction, predict, stability_bound
 
     settings = read(scenario)
-    table = Table(title=f"{settings.name}: response time in time units", title_justify="left")
-    for heading in ("variant", "load", "stability bound", "mean", "p50", "p99", "kind", "prediction"):
-        table.add_column(heading)
+    table = new_table(f"{settings.name}: response time in time units")
+    for heading in ("variant", "load", "stability\nbound", "mean", "p50", "p99", "kind"):
+        table.add_column(heading, justify="left" if heading in ("variant", "kind") else "right")
     notes = []
     for name, variant in _variants(settings):
         stability = stability_bound(variant)
@@ -153,10 +152,10 @@ def theory(scenario: ScenarioArgument) -> None:
         if isinstance(prediction, Prediction):
             p50, p99 = (prediction.quantiles.get(p) for p in (0.5, 0.99))
             cells += [number(prediction.mean_response_time, 4), number(p50), number(p99), prediction.kind]
-            cells.append(f"{prediction.name} ({prediction.source})")
-            notes += [f"{name}: {note}" for note in prediction.notes]
+            notes += [f"{name}: {prediction.name} ({prediction.source})", *(f"    {n}" for n in prediction.notes)]
         else:
-            cells += ["-", "-", "-", "none", prediction.reason]
+            cells += ["-", "-", "-", "none"]
+            notes.append(f"{name}: no prediction: {prediction.reason}")
         table.add_row(*cells)
     console = Console()
     console.print(table)
@@ -183,8 +182,9 @@ def schema() -> None:
 def policies() -> None:
     """List the dispatching policies with their parameters."""
     from dispatchers.registry import policies as registered
+    from testbed.tables import new_table
 
-    table = Table()
+    table = new_table("dispatching policies; a parameter's default is in brackets")
     for heading in ("policy", "what it does", "parameters", "source"):
         table.add_column(heading)
     for name, policy in sorted(registered().items()):

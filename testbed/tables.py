@@ -6,6 +6,7 @@ import io
 import math
 from collections.abc import Iterable
 
+from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
@@ -32,6 +33,19 @@ def html(renderable: RenderableType, width: int = WIDTH) -> str:
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
+def new_table(title: str, caption: str | None = None) -> Table:
+    """Return an empty table in the one style that all have; it fits into 80 columns of a terminal."""
+    return Table(
+        title=title,
+        caption=caption,
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+        collapse_padding=True,
+    )
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Write a number, or a dash for none."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
@@ -41,12 +55,20 @@ def with_interval(interval: Interval) -> str:
     """Write a mean and the half-width of its interval; ~ marks an interval that the data were too few to trust."""
     if interval.half_width is None:
         return number(interval.mean)
-    return f"{number(interval.mean)} {'±' if interval.reliable else '~±'} {number(interval.half_width)}"
+    return f"{number(interval.mean)} {'±' if interval.reliable else '~±'} {number(interval.half_width, 2)}"
 
 
 def signed_percent(share: float | None) -> str:
     """Write a share with its sign, in percent."""
     return "-" if share is None else f"{share:+.1%}"
+
+
+def against(mean: Interval, theory: float) -> str:
+    """Write by how much a measured mean differs from theory, and whether its interval holds the theory's value."""
+    if mean.mean is None:
+        return "-"
+    inside = mean.half_width is not None and abs(mean.mean - theory) <= mean.half_width
+    return f"{signed_percent(mean.mean / theory - 1.0)}{', in ±' if inside else ''}"
 
 
 def quantile(runs: list[Summary], probability: float) -> float | None:
@@ -59,18 +81,18 @@ def quantile(runs: list[Summary], probability: float) -> float | None:
 def results_table(result: Result) -> Table:
     """Return the table of a run: measured mean and p99 response time, the twin's, the theory's, and the verdict."""
     unit = result.scenario.run.time_unit
-    caption = f"response times in time units (1 unit = {unit}); ± is a 95 % confidence interval"
-    table = Table(title=result.scenario.name, caption=caption, title_justify="left", caption_justify="left")
+    caption = f"response times in time units of {unit}; ± is a 95 % confidence interval, ~± one from too short a run"
+    table = new_table(result.scenario.name, caption)
     on_cluster = any(run.cluster is not None for run in result.runs)
     with_twin = on_cluster and any(run.twin is not None for run in result.runs)
-    table.add_column("variant", no_wrap=True)
-    table.add_column("mean" if on_cluster else "mean (twin)", justify="right", no_wrap=True)
+    table.add_column("variant")
+    table.add_column("mean response time" if on_cluster else "mean response time (twin)", justify="right")
     table.add_column("p99", justify="right")
     if with_twin:
-        table.add_column("twin mean", justify="right")
-        table.add_column("emulation error", justify="right")
+        table.add_column("twin", justify="right")
+        table.add_column("emulation\nerror", justify="right")
     table.add_column("theory", justify="right")
-    table.add_column("against theory", justify="right")
+    table.add_column("against\ntheory", justify="right")
     table.add_column("verdict")
     for name, runs in result.variants().items():
         measured = [run.summary for run in runs]
@@ -82,8 +104,7 @@ def results_table(result: Result) -> Table:
         prediction = runs[0].prediction
         if isinstance(prediction, Prediction):
             theory = prediction.mean_response_time
-            gap = None if mean.mean is None else mean.mean / theory - 1.0
-            cells += [f"{number(theory)} {prediction.kind}", signed_percent(gap)]
+            cells += [f"{number(theory)} {prediction.kind}", against(mean, theory)]
         else:
             cells += ["none", "-"]
         valid = all(summary.verdict.valid for summary in measured)

@@ -139,7 +139,7 @@ class Occupancy:
         self._slices.append(time)
 
     def table(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return ``(edges, time)``: slice boundaries, shape (s + 1,), and server-time per slice and level, (s, levels)."""
+        """Return slice boundaries, shape (slices + 1,), and server-time per slice and level, (slices, levels)."""
         levels = max(map(len, self._slices), default=1)
         cumulated = np.zeros((len(self._slices), levels))
         for row, slice_ in zip(cumulated, self._slices, strict=True):
