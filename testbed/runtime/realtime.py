@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
+import trio
+
 from testbed.agent import Agent, Timer
 from testbed.measure.histogram import LogHistogram
 from testbed.protocol import Message, ProtocolError
@@ -55,6 +57,7 @@ class RealTimeRuntime:
         self._per_second = 1.0 / time_unit
         self._origin = float("inf")  # the monotonic clock's reading at time 0
         self._alarm = alarm
+        self._started = trio.Event()
         self._armed = float("inf")
         self._heap: list[tuple[float, int, Timer]] = []
         self._scheduled = 0
@@ -112,6 +115,7 @@ class RealTimeRuntime:
         for agent in self.agents:
             self.call_at(0.0, agent.start)
         self._arm()
+        self._started.set()
 
     def clock(self) -> float:
         """Return the present time in time units; negative before time 0."""
@@ -140,7 +144,8 @@ class RealTimeRuntime:
             present = self.clock()
             self._fire(present)
         if batches:
-            self.now = present
+            # Other processes' time 0 may come a little sooner than ours: nothing happens at a negative time.
+            self.now = present if present > 0.0 else 0.0
             self.lateness = 0.0
             try:
                 for batch in batches:
@@ -189,8 +194,10 @@ class RealTimeRuntime:
     async def receive(self, connection: Connection) -> None:
         """Take a turn with each batch of messages that comes over ``connection``, until it ends.
 
-        Raises ProtocolError when the peer sends what the protocol does not allow.
+        Messages that come before ``start`` wait in the kernel: until then nobody knows what time it is. Raises
+        ProtocolError when the peer sends what the protocol does not allow.
         """
+        await self._started.wait()
         while True:
             batches = await connection.receive()
             if batches is None:
