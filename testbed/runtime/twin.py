@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from testbed.measure.records import JobRecords, Measurements, Occupancy
@@ -21,11 +22,15 @@ if TYPE_CHECKING:
     from testbed.scenario import Scenario
 
 
-def simulate(scenario: Scenario, replication: int = 0) -> Measurements:
+STEPS = 200  # in which a run is made, to see in between whether it is still wanted
+
+
+def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], bool] = lambda: False) -> Measurements:
     """Run a scenario on the virtual runtime and return what it measured.
 
     The workload, the policy's choices and the message delays come from the same streams as on the cluster. The
-    outcome is a deterministic function of the scenario and the replication.
+    outcome is a deterministic function of the scenario and the replication; unless ``stopped()`` becomes true, which
+    ends the run there and then.
     """
     runtime = VirtualRuntime(scenario.seed, replication, build_delay(scenario, replication, "twin"))
     occupancy = Occupancy()
@@ -39,10 +44,13 @@ def simulate(scenario: Scenario, replication: int = 0) -> Measurements:
     for dispatcher in dispatchers:
         Source(runtime, dispatcher, workload.for_dispatcher(dispatcher.index), scenario.horizon).start()
 
-    runtime.run(scenario.horizon)
+    for i in range(STEPS):
+        if not stopped():
+            runtime.run(scenario.horizon * (i + 1) / STEPS)
+    stopped_at = runtime.now
     # Drain in steps: agents with clocks of their own would otherwise keep the heap from ever being empty.
     last = scenario.horizon + scenario.drain
-    while runtime.now < last and any(dispatcher.in_system for dispatcher in dispatchers):
+    while runtime.now < last and any(dispatcher.in_system for dispatcher in dispatchers) and not stopped():
         runtime.run(min(runtime.now + 1.0, last))
     for dispatcher in dispatchers:
         dispatcher.close(lambda server: False)
@@ -59,5 +67,5 @@ def simulate(scenario: Scenario, replication: int = 0) -> Measurements:
             "messages": runtime.messages,
         },
         processes=[],
-        stopped_at=scenario.horizon,
+        stopped_at=stopped_at,
     )
