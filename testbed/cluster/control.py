@@ -117,8 +117,15 @@ HELLO: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)
 
 T = TypeVar("T")
 
+HELLO_LIMIT = 4096  # bytes of the first frame on a connection
+HELLO_SECONDS = 10  # that a newcomer has to say who it is
+
 #: Control frames carry scenarios with long empirical laws and reports with long queues.
 CONTROL_FRAME_LIMIT = 1 << 28
+
+
+#: A Unix socket refuses whoever comes when this many wait, and a cluster's processes come all at once.
+BACKLOG = 4096
 
 
 class Channel(Generic[T]):
@@ -165,7 +172,7 @@ def listen(transport: str, folder: Path, name: str) -> tuple[socket.socket, Addr
         sock.bind(("127.0.0.1", 0))
         host, port = sock.getsockname()
         address = (host, port)
-    sock.listen(128)
+    sock.listen(BACKLOG)
     sock.setblocking(False)
     return sock, address
 

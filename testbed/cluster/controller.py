@@ -26,6 +26,9 @@ import trio
 
 from testbed.cluster.control import (
     FROM_PROCESS,
+    HELLO,
+    HELLO_LIMIT,
+    HELLO_SECONDS,
     Address,
     Channel,
     Finish,
@@ -42,7 +45,7 @@ from testbed.cluster.control import (
     listen,
 )
 from testbed.measure.records import COLUMNS, Measurements
-from testbed.protocol import VERSION, ProtocolError
+from testbed.protocol import VERSION, FrameReader, ProtocolError
 from testbed.scenario import resolved
 
 if TYPE_CHECKING:
@@ -52,6 +55,8 @@ READY_SECONDS = 30.0  # for a process to come up, beside PER_PROCESS_SECONDS for
 PER_PROCESS_SECONDS = 3.0
 REPORT_SECONDS = 30.0
 START_IN_SECONDS = 0.1
+GRACE_SECONDS = 5.0  # that a process may be behind the others when the run's time is over
+OBSERVE_SECONDS = 0.2
 LAST_LINES = 8
 CONTROL_ENV = "TESTBED_CONTROL"
 
@@ -116,6 +121,7 @@ class Controller:
         self.failure: str | None = None
         self.started = False
         self.interrupted = False
+        self.rejected = 0  # connections from strangers
         self._labels = labels
         self._replication = replication
         self._observe = observe
@@ -143,7 +149,10 @@ class Controller:
     # --- the run ---
 
     async def run(self) -> Measurements:
-        """Run the variant. Raises ClusterError when the cluster does not come up."""
+        """Run the variant. Raises ClusterError when the cluster does not come up.
+
+        What it returns is empty when the run was stopped before it began (``started`` is false).
+        """
         self._folder = Path(tempfile.mkdtemp(prefix="testbed-"))
         try:
             async with trio.open_nursery() as nursery:
@@ -154,7 +163,8 @@ class Controller:
                     await self._bring_up()
                     if not self._over():
                         await self._watch()
-                    await self._collect()
+                    if self.started:
+                        await self._collect()
                 finally:
                     self._finishing = True
                     for member in self.members:
@@ -186,6 +196,8 @@ class Controller:
         ranges = node_ranges(self.scenario.servers, node_count(self.scenario))
         roles += [(f"node-{i}", None, servers) for i, servers in enumerate(ranges)]
         for number, (name, dispatcher, servers) in enumerate(roles):
+            if self._over():
+                return
             log = self._folder / f"{name}.log"
             control = msgspec.json.encode((address, self._token, number)).decode()
             # Numerical libraries would start a thread per core in every process.
@@ -224,14 +236,29 @@ class Controller:
                 continue
             sock.setblocking(False)
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-            nursery.start_soon(self._serve, Channel(stream, FROM_PROCESS))
+            nursery.start_soon(self._serve, stream)
 
-    async def _serve(self, channel: Channel[FromProcess]) -> None:
+    async def _hello(self, stream: trio.SocketStream) -> Hello | None:
+        """Wait for the first word of a process of this run; None from a stranger."""
+        reader: FrameReader[Hello] = FrameReader(HELLO, HELLO_LIMIT)
+        with trio.move_on_after(HELLO_SECONDS):
+            try:
+                while data := await stream.receive_some(HELLO_LIMIT):
+                    for hello in reader.feed(bytes(data)):
+                        known = hello.token == self._token and 0 <= hello.process < len(self.members)
+                        return hello if known else None
+            except (ProtocolError, trio.BrokenResourceError):
+                pass
+        return None
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
         """Talk with one process, whichever says Hello here."""
         member: Member | None = None
+        channel = Channel(stream, FROM_PROCESS)
         try:
-            hello = await channel.receive()
-            if not isinstance(hello, Hello) or hello.token != self._token or hello.process >= len(self.members):
+            hello = await self._hello(stream)
+            if hello is None:
+                self.rejected += 1
                 return
             member = self.members[hello.process]
             if hello.version != VERSION:
@@ -301,22 +328,33 @@ class Controller:
             raise ClusterError(self.failure)
 
     async def _watch(self) -> None:
-        """Start the run and wait for its end: no more arrivals, and no job left or the drain time over."""
+        """Start the run and wait for its end: no more arrivals, and no job left or the drain time over.
+
+        Times are those of the processes, which begin a little later than the controller, each on its own clock: every
+        one has to see the horizon, where servers close their last slice of time.
+        """
         await self._tell_all(Start(START_IN_SECONDS))
         self.started = True
         scenario = self.scenario
         unit = scenario.run.time_unit_seconds
         dispatchers = [member for member in self.members if member.dispatcher is not None]
+        next_look = 0.0
 
-        def drained() -> bool:
-            self._observe(self)
-            return all(
+        def ended() -> bool:
+            nonlocal next_look
+            if trio.current_time() >= next_look:
+                next_look = trio.current_time() + OBSERVE_SECONDS
+                self._observe(self)
+            reached = min(member.progress.time if member.progress else 0.0 for member in self.members)
+            drained = all(
                 member.progress is not None and member.progress.arrivals_over and not member.progress.in_system
                 for member in dispatchers
             )
+            return reached >= scenario.horizon + (0.0 if drained else scenario.drain)
 
-        with trio.move_on_after(START_IN_SECONDS + (scenario.horizon + scenario.drain) * unit):
-            await self._until(drained)
+        with trio.move_on_after((scenario.horizon + scenario.drain) * unit + GRACE_SECONDS):
+            await self._until(ended)
+        self._observe(self)
 
     async def _tell_all(self, message: msgspec.Struct) -> None:
         for member in self.members:
@@ -357,6 +395,8 @@ class Controller:
         for member in self.members:
             if member.report is None and member.dispatcher is not None and member.progress is not None:
                 counters[f"jobs arrived at {member.name}, whose records died with it"] = member.progress.arrived
+        if self.rejected:
+            counters["connections from strangers at the controller"] = self.rejected
         edges, occupancy = merge_occupancy(reports)
         return Measurements(
             source="cluster",

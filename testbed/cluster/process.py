@@ -23,6 +23,8 @@ from testbed.agent import Agent
 from testbed.cluster.control import (
     FROM_CONTROLLER,
     HELLO,
+    HELLO_LIMIT,
+    HELLO_SECONDS,
     Address,
     Channel,
     Finish,
@@ -61,8 +63,6 @@ from testbed.scenario import decode
 CONTROL_ENV = "TESTBED_CONTROL"  # address, token and process number, as JSON
 PROGRESS_SECONDS = 0.25
 RECORDS_PER_PIECE = 16384
-HELLO_LIMIT = 4096  # bytes of the first frame of a peer
-HELLO_SECONDS = 10  # that a peer has to say who it is
 
 
 class LiveRecords(JobRecords):
@@ -166,7 +166,11 @@ class ClusterProcess:
             self._reject("a peer that is no process of this run")
             peer.close()
             return
-        peer.send(Encoder().frame(Hello(VERSION, self._token, self._number)))
+        try:
+            peer.send(Encoder().frame(Hello(VERSION, self._token, self._number)))
+        except OSError:  # it has gone again
+            peer.close()
+            return
         # Dispatcher processes come first: process i hosts dispatcher i.
         dispatchers = self.scenario.cluster.dispatchers
         addresses = [self.scenario.servers + hello.process] if hello.process < dispatchers else []
@@ -234,7 +238,8 @@ class ClusterProcess:
         """Tell the controller how things are, four times a second."""
         while True:
             await trio.sleep(PROGRESS_SECONDS)
-            await self._channel.send(self.progress())
+            with trio.CancelScope(shield=True):  # half a frame would make what follows unreadable
+                await self._channel.send(self.progress())
 
     def progress(self) -> Progress:
         """Return how things are now."""
@@ -300,10 +305,10 @@ class ClusterProcess:
 
     async def run(self) -> None:
         """Do what the controller says until it says Finish or goes away."""
-        name = self.setup.name
-        listener, address = listen(self.scenario.cluster.transport, Path(self.setup.folder), name)
+        listener, address = listen(self.scenario.cluster.transport, Path(self.setup.folder), str(self._number))
         metrics_port = serve_metrics(self)
         await self._channel.send(Ready(address, metrics_port))
+        finish: Finish | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.serve_peers, listener, nursery)
             while (message := await self._channel.receive()) is not None:
@@ -317,9 +322,12 @@ class ClusterProcess:
                     nursery.start_soon(self.report_progress)
                     self.start(message.in_seconds)
                 elif isinstance(message, Finish):
-                    await self.finish(message)
+                    finish = message
                     break
+            # The agents stop before the books are closed: the job of a task that ends meanwhile would not be found.
             nursery.cancel_scope.cancel()
+        if finish is not None:
+            await self.finish(finish)
 
 
 async def main() -> None:
