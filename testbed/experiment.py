@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -172,18 +174,21 @@ class Experiment:
             run = VariantRun(name, replication, scenario, predict(scenario))
             if self._where != "twin":
                 run.cluster_measurements = await self._on_cluster(name, replication, scenario)
-            if self._where == "cluster" or run.failure is not None or self._stop:
-                pass
-            else:
+            if self._where != "cluster" and run.failure is None and not self._stop:
                 # In a thread, so that signals and the display are attended to meanwhile.
-                run.twin_measurements = await trio.to_thread.run_sync(simulate, scenario, replication)
+                twin = await trio.to_thread.run_sync(partial(simulate, scenario, replication, lambda: self._stop))
+                # Half a twin is no match for a whole run of the cluster.
+                if not self._stop or self._where == "twin":
+                    run.twin_measurements = twin
+            if run.cluster_measurements is None and run.twin_measurements is None:
+                return  # stopped before there was anything to measure
             self._summarise(run)
             self.result.runs.append(run)
             self._save(run)
             if run.failure is not None:
                 return
 
-    async def _on_cluster(self, name: str, replication: int, scenario: Scenario) -> Measurements:
+    async def _on_cluster(self, name: str, replication: int, scenario: Scenario) -> Measurements | None:
         labels = {"run": self._scenario.name, "variant": name, "replication": str(replication)}
         targets_written = False
 
@@ -194,11 +199,12 @@ class Experiment:
                 self._folder.write_targets(controller.metrics_targets(), {"job": "testbed"})
             self._watcher.show(Snapshot.of(controller, name, replication))
 
-        self._controller = Controller(scenario, replication, labels=labels, observe=observe)
+        self._controller = controller = Controller(scenario, replication, labels=labels, observe=observe)
         try:
-            return await self._controller.run()
+            measurements = await controller.run()
         finally:
             self._controller = None
+        return measurements if controller.started else None
 
     def _summarise(self, run: VariantRun) -> None:
         scenario = run.scenario
@@ -282,9 +288,22 @@ def run(
 def execute(experiment: Experiment) -> None:
     """Run an experiment to its end, or to its interruption by Ctrl-C; ``experiment.result`` holds what there is."""
     if threading.current_thread() is threading.main_thread() and not _in_asyncio():
-        trio.run(_attended, experiment, strict_exception_groups=False)
+        with _only_error():
+            trio.run(_attended, experiment)
     else:
         _run_in_thread(experiment)
+
+
+@contextlib.contextmanager
+def _only_error() -> Iterator[None]:
+    """Raise the one error of a group by itself: which tasks it has passed through means nothing to a caller."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        raise error from None
 
 
 def _in_asyncio() -> bool:
@@ -298,15 +317,23 @@ def _in_asyncio() -> bool:
 
 def _run_in_thread(experiment: Experiment) -> None:
     token: list[trio.lowlevel.TrioToken] = []
+    scope = trio.CancelScope()
     outcome: list[BaseException] = []
 
     async def work() -> None:
         token.append(trio.lowlevel.current_trio_token())
-        await experiment.run()
+        with scope:
+            await experiment.run()
+
+    def interrupt() -> None:
+        if experiment.result.interrupted:
+            scope.cancel()
+        experiment.stop()
 
     def target() -> None:
         try:
-            trio.run(work, strict_exception_groups=False)
+            with _only_error():
+                trio.run(work)
         except BaseException as error:
             outcome.append(error)
 
@@ -316,7 +343,10 @@ def _run_in_thread(experiment: Experiment) -> None:
         try:
             thread.join()
         except KeyboardInterrupt:
-            if token:
-                token[0].run_sync_soon(experiment.stop)
+            if not token:
+                experiment.stop()
+                continue
+            with contextlib.suppress(trio.RunFinishedError):
+                token[0].run_sync_soon(interrupt)
     if outcome:
         raise outcome[0]
