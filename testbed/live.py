@@ -69,6 +69,8 @@ class Snapshot:
         )
 
     def __str__(self) -> str:
+        if not self.ended:
+            return f"{self.arrived} jobs have arrived"
         verdict = "valid so far" if self.late_share <= LATENESS_LIMIT else f"suspect: {self.late_share:.1%} late"
         return (
             f"{self.jobs_per_second:,.0f} jobs/s  mean {self.mean_response_time:.3f}  p99 {self.p99:.2f}  "
