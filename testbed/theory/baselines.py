@@ -36,6 +36,9 @@ __all__ = [
     "round_robin",
 ]
 
+#: The most queue lengths that a result lists: at loads that need more (0.9997 for M/M/1) it lists none.
+_MOST_TERMS = 100_000
+
 
 def mm1(load: float) -> SteadyState:
     """Return the M/M/1 queue: S_i = load^i, response time exponential with rate 1 - load.
@@ -115,7 +118,7 @@ def round_robin(servers: float, load: float) -> SteadyState:
     require_load(load)
     if servers == math.inf:
         return gim1(lambda s: math.exp(-s / load), load)
-    require_count("servers", int(servers) if float(servers).is_integer() else 0)
+    require_count("servers", servers)
     return gim1(lambda s: math.exp(-servers * math.log1p(s / (servers * load))), load)
 
 
@@ -225,9 +228,19 @@ def jiq_idle_fraction(load: float, servers_per_dispatcher: float, idle_list_choi
     return float(brentq(listed, 0.0, 1.0 - 1e-16, xtol=1e-15))
 
 
-def _geometric(first: float, ratio: float) -> Floats:
-    """Return 1, first, first ratio, first ratio^2, ... until negligible."""
-    terms = 1 + math.ceil(math.log(NEGLIGIBLE) / math.log(ratio)) if ratio > 0 else 1
+def _terms(ratio: float) -> int | None:
+    """Return how many powers of a ratio in [0, 1) are not negligible; None for too many to hold."""
+    if ratio <= 0:
+        return 1
+    terms = math.log(NEGLIGIBLE) / math.log(ratio)
+    return 1 + math.ceil(terms) if terms < _MOST_TERMS else None
+
+
+def _geometric(first: float, ratio: float) -> Floats | None:
+    """Return 1, first, first ratio, first ratio^2, ... until negligible; None for too many."""
+    terms = _terms(ratio)
+    if terms is None:
+        return None
     return np.concatenate([[1.0], first * ratio ** np.arange(terms)])
 
 
@@ -235,17 +248,20 @@ def _exponential_tail(rate: float) -> Tail:
     return lambda t: math.exp(-rate * t)
 
 
-def _mph1_queue_length(arrival_rate: float, alpha: Floats, S: Floats) -> Floats:
+def _mph1_queue_length(arrival_rate: float, alpha: Floats, S: Floats) -> Floats | None:
     """Return the queue-length tail of M/PH/1: pi_n = (1 - load) alpha R^n, R = rate (rate (I - 1 alpha) - S)^-1."""
     m = alpha.size
     R = arrival_rate * np.linalg.inv(arrival_rate * (np.eye(m) - np.outer(np.ones(m), alpha)) - S)
+    terms = _terms(float(np.abs(np.linalg.eigvals(R)).max()))
+    if terms is None:
+        return None
     level = (1 - arrival_rate * phase_type.mean(alpha, S)) * alpha
     at_least = np.linalg.solve(np.eye(m) - R, np.ones(m))
-    tail: list[float] = []
-    while not tail or tail[-1] > NEGLIGIBLE:
-        tail.append(float(level @ at_least))
+    tail = np.empty(terms + 1)
+    for n in range(terms + 1):
+        tail[n] = level @ at_least
         level = level @ R
-    return np.array(tail)
+    return tail
 
 
 def _mph1_response_tail(load: float, alpha: Floats, S: Floats) -> Tail:

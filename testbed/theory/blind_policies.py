@@ -8,10 +8,12 @@ from testbed.theory.baselines import gim1, mg1, mm1b, round_robin
 from testbed.theory.cluster_model import ClusterModel, PoolModel
 from testbed.theory.prediction import Formula, NoTheoryError
 from testbed.theory.service import is_exponential
-from testbed.theory.steady_state import SteadyState, mixture
+from testbed.theory.steady_state import NEGLIGIBLE, SteadyState, mixture
 
 #: A buffer that an unlimited queue would exceed with less than this probability is taken as unlimited.
 _RARELY_FULL = 1e-6
+#: M/M/1/b is summed over its states, so that b is limited when the load makes use of them all.
+_LARGEST_BUFFER = 1_000_000
 
 
 def random_routing(model: ClusterModel) -> Formula:
@@ -60,6 +62,7 @@ def round_robin_routing(model: ClusterModel) -> Formula:
             blind=True,
         )
     gaps = f"E_{model.servers}" if model.poisson else f"GI^({model.servers})"
+    state = _dealt(model)
     notes: tuple[str, ...] = ()
     if model.poisson and model.identical_servers:
         load = model.rate * model.pools[0].service.mean / model.servers
@@ -69,7 +72,7 @@ def round_robin_routing(model: ClusterModel) -> Formula:
         f"{gaps}/M/1, round robin",
         "GI/M/1 queue with Erlang gaps" if model.poisson else "GI/M/1 queue",
         "exact",
-        _dealt(model),
+        state,
         notes,
         blind=True,
     )
@@ -81,7 +84,7 @@ def require_ample_buffers(state: SteadyState, buffer: int | None) -> None:
         return
     tail = state.queue_length_tail
     if tail is None:
-        raise NoTheoryError("finite buffers have a formula only for phase-type service times and ample buffers")
+        raise NoTheoryError("with finite buffers there is a formula only for phase-type service times of few phases")
     if buffer < len(tail) and tail[buffer] > _RARELY_FULL:
         raise NoTheoryError(
             f"no formula for a buffer of {buffer} that fills up (an unlimited queue is as long with probability "
@@ -95,7 +98,10 @@ def _thinned(model: ClusterModel, pool: PoolModel, share: float) -> tuple[str, s
     exponential = is_exponential(service)
     arrival_rate = model.rate * share
     load = arrival_rate * service.mean
-    if model.poisson and exponential and pool.buffer is not None:
+    never_full = load < 1 and pool.buffer is not None and load**pool.buffer < NEGLIGIBLE
+    if model.poisson and exponential and pool.buffer is not None and not never_full:
+        if pool.buffer > _LARGEST_BUFFER:
+            raise NoTheoryError(f"no formula is computed for buffers above {_LARGEST_BUFFER} at a load this high")
         state = mm1b(load, pool.buffer).scaled(service.mean)
         return f"M/M/1/{pool.buffer}", "M/M/1 queue with a finite buffer", state
     if load >= 1:

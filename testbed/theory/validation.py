@@ -9,7 +9,7 @@ def require_load(load: float) -> None:
         raise ValueError(f"load is {load}; a queue with an unlimited buffer needs a load above 0 and below 1")
 
 
-def require_count(name: str, value: int) -> None:
+def require_count(name: str, value: float) -> None:
     """Raise ValueError unless a number of servers, places and so on is an integer of at least 1."""
-    if int(value) != value or value < 1:
+    if not (float(value).is_integer() and value >= 1):
         raise ValueError(f"{name} is {value}; give an integer of at least 1")
