@@ -8,7 +8,7 @@ messages out.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
@@ -17,11 +17,15 @@ FRAME_LIMIT = 1 << 20  # bytes of one frame's body; a longer one is refused
 BATCH_LIMIT = 4096  # messages in one frame: their longest encodings stay below FRAME_LIMIT
 
 
+#: Of an agent. A negative one would find the last of a list.
+Address = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Message(msgspec.Struct, array_like=True, gc=False):
     """What every message carries: its addressee's and its sender's address."""
 
-    to: int
-    sender: int
+    to: Address
+    sender: Address
 
 
 class Probe(Message, tag=1):
