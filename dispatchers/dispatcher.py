@@ -25,6 +25,7 @@ class Ledger(Protocol):
         response: float,
         inherent: float,
         wait: float,
+        overhead: float,
         probes: int,
         server: int,
         /,
@@ -129,7 +130,7 @@ class Dispatcher(Agent):
             ticket.wait = done.wait
         ticket.remaining -= 1
         if not ticket.remaining:
-            self._end(done.job, ticket, 1 if ticket.dropped else 0)
+            self._end(done.job, ticket, 1 if ticket.dropped else 0, done.wait + done.service)
 
     def on_dropped(self, dropped: Dropped) -> None:
         """Note a task that met a full buffer; its job counts as dropped."""
@@ -144,9 +145,11 @@ class Dispatcher(Agent):
         """Pass an idle report on to the policy."""
         self.policy.on_idle(idle.sender)
 
-    def _end(self, job: int, ticket: Ticket, outcome: int) -> None:
+    def _end(self, job: int, ticket: Ticket, outcome: int, last_at_server: float = 0.0) -> None:
+        """Write the record of a job; ``last_at_server`` is the time that its last task spent at its server."""
         del self.in_system[job]
         completed = outcome == 0
+        response = self.env.now - ticket.arrival
         self._ledger.write(
             job,
             ticket.kind,
@@ -154,9 +157,10 @@ class Dispatcher(Agent):
             outcome,
             ticket.arrival,
             ticket.lag,
-            self.env.now - ticket.arrival if completed else nan,
+            response if completed else nan,
             ticket.inherent if completed else nan,
             ticket.wait if completed else nan,
+            response - last_at_server if completed else nan,
             ticket.probes,
             ticket.server,
         )

@@ -114,6 +114,7 @@ def nominal(scenario: Scenario) -> Nominal:
     workload = scenario.workload
     gaps = workload.arrivals.gap_distribution(scenario.rate)
     kinds = workload.types
+    delay = scenario.cluster.message_delay
     per_pool = [[kind.speed.get(pool.name, 1.0) for kind in kinds] for pool in scenario.cluster.pools]
     same = all(speeds == per_pool[0] for speeds in per_pool)
     slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True)]
@@ -129,6 +130,7 @@ def nominal(scenario: Scenario) -> Nominal:
         size_scv=second / mean**2 - 1.0,
         gap_cdf=gaps.cdf if gaps is not None and gaps.continuous else None,
         arrival_dispersion=gaps.scv if gaps is not None else None,
+        message_delay=delay if isinstance(delay, (int, float)) else delay.mean,
     )
 
 

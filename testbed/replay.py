@@ -11,6 +11,7 @@ from testbed.experiment import Result, VariantRun, nominal
 from testbed.measure import summary as summaries
 from testbed.measure.pathwise import compare
 from testbed.measure.summary import summarise
+from testbed.measure.verdict import with_emulation_error
 from testbed.run_folder import OutputError, jobs_table, read_jobs, read_run, replace_file
 from testbed.runtime.twin import simulate
 from testbed.scenario import variants
@@ -54,7 +55,9 @@ def replay(folder: Path) -> Result:
                 summary.replication,
                 variant,
                 predict(variant),
-                cluster=msgspec.structs.replace(summary, pathwise=pathwise),
+                cluster=msgspec.structs.replace(
+                    summary, pathwise=pathwise, verdict=with_emulation_error(summary.verdict, pathwise)
+                ),
                 twin=twin,
                 twin_measurements=measurements,
             )

@@ -85,8 +85,8 @@ def results_table(result: Result) -> Table:
     table = new_table(result.scenario.name, caption)
     on_cluster = any(run.cluster is not None for run in result.runs)
     with_twin = on_cluster and any(run.twin is not None for run in result.runs)
-    table.add_column("variant")
-    table.add_column("mean response time" if on_cluster else "mean response time (twin)", justify="right")
+    table.add_column("variant", no_wrap=True)
+    table.add_column(f"mean response\ntime{'' if on_cluster else ' (twin)'}", justify="right", no_wrap=True)
     table.add_column("p99", justify="right")
     if with_twin:
         table.add_column("twin", justify="right")
@@ -126,6 +126,11 @@ def remarks(result: Result) -> Iterable[str]:
         for reason in run.summary.verdict.reasons:
             yield f"{run.variant}: suspect: {reason}"
     for name, runs in result.variants().items():
+        if not mean_response([run.summary for run in runs]).reliable:
+            yield (
+                f"{name}: ~±: response times are correlated over a large part of the run, so that the interval is too "
+                "narrow; for a better one set a longer run.duration, or run.replications"
+            )
         prediction = runs[0].prediction
         if isinstance(prediction, Prediction):
             yield f"{name}: theory: {prediction.name} ({prediction.kind}; {prediction.source})"

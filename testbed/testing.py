@@ -272,8 +272,8 @@ class _Dispatcher(Dispatcher):
             raise self._trial.broken(f"places job {job} a second time")
         self._unsealed(super().assign, job, server)
 
-    def _end(self, job: int, ticket: Ticket, outcome: int) -> None:
-        self._unsealed(super()._end, job, ticket, outcome)
+    def _end(self, job: int, ticket: Ticket, outcome: int, last_at_server: float = 0.0) -> None:
+        self._unsealed(super()._end, job, ticket, outcome, last_at_server)
 
     def _unsealed(self, action: Callable[..., None], *arguments: object) -> None:
         self._trial.sealed = False

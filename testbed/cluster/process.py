@@ -14,6 +14,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import trio
@@ -84,13 +85,10 @@ class LiveRecords(JobRecords):
         arrival: float,
         lag: float,
         response: float,
-        inherent: float,
-        wait: float,
-        probes: int,
-        server: int,
+        *rest: Any,
     ) -> None:
         """Append one job and count it."""
-        super().write(job, kind, dispatcher, outcome, arrival, lag, response, inherent, wait, probes, server)
+        super().write(job, kind, dispatcher, outcome, arrival, lag, response, *rest)
         self.outcomes[outcome] += 1
         self.lags.add(lag)
         if outcome == COMPLETED:

@@ -19,8 +19,8 @@ class Pathwise(msgspec.Struct, frozen=True, kw_only=True):
     """Emulated minus twin response time over the jobs that both runs completed.
 
     ``mean`` (signed), ``p50`` and ``p99`` (of the absolute difference) and ``interval`` (of the signed mean, by batch
-    means of the paired differences in the order of arrival) are shares of ``twin_mean``, which is in time units.
-    All are None when nothing could be matched.
+    means of the paired differences in the order of arrival) are shares of ``twin_mean``; that and ``twin_overhead`` are
+    in time units. All are None when nothing could be matched.
 
     While both runs make the same choices (``same_server`` = 1, as for policies that don't look at the servers), each
     job meets the same jobs on the same server, and every difference is the machine's doing: late timers, time on the
@@ -37,6 +37,7 @@ class Pathwise(msgspec.Struct, frozen=True, kw_only=True):
     same_server: float | None
     emulated_mean: float | None
     twin_mean: float | None
+    twin_overhead: float | None
     mean: float | None
     p50: float | None
     p99: float | None
@@ -73,6 +74,7 @@ def compare(emulated: Columns, twin: Columns, window: tuple[float, float], confi
             same_server=None,
             emulated_mean=None,
             twin_mean=twin_mean,
+            twin_overhead=None,
             mean=None,
             p50=None,
             p99=None,
@@ -87,6 +89,7 @@ def compare(emulated: Columns, twin: Columns, window: tuple[float, float], confi
         same_server=float(np.mean(emulated["server"][ours] == twin["server"][theirs])),
         emulated_mean=float(emulated["response"][ours].mean()),
         twin_mean=twin_mean,
+        twin_overhead=float(twin["overhead"][theirs].mean()),
         mean=float(difference.mean()),
         p50=p50,
         p99=p99,

@@ -32,6 +32,12 @@ COLUMNS: Final = (
     ("response", "d", "response time; NaN unless completed"),
     ("inherent", "d", "inherent delay: the longest service of its tasks; NaN unless completed"),
     ("wait", "d", "longest waiting time of its tasks at their servers; NaN unless completed"),
+    (
+        "overhead",
+        "d",
+        "part of the response time that the last task spent neither waiting nor served: dispatch, messages, event "
+        "loops; NaN unless completed",
+    ),
     ("probes", "i", "probes sent for it"),
     ("server", "i", "server of its last task; -1 if it was never placed"),
 )
@@ -57,6 +63,7 @@ class JobRecords:
     _response: array[float]
     _inherent: array[float]
     _wait: array[float]
+    _overhead: array[float]
     _probes: array[int]
     _server: array[int]
 
@@ -71,6 +78,7 @@ class JobRecords:
         response: float,
         inherent: float,
         wait: float,
+        overhead: float,
         probes: int,
         server: int,
     ) -> None:
@@ -87,6 +95,7 @@ class JobRecords:
         self._response[i] = response
         self._inherent[i] = inherent
         self._wait[i] = wait
+        self._overhead[i] = overhead
         self._probes[i] = probes
         self._server[i] = server
         self.count = i + 1

@@ -32,8 +32,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``window``: the measured jobs are those with an intended arrival in [start, stop). ``accounting``, ``counters`` and
     ``messages_per_job`` cover the whole run, all else the window. ``outcomes``: measured jobs by outcome.
     ``queueing_delay_mean`` is the mean of response time minus inherent delay, ``wait_mean`` the mean over jobs of the
-    longest waiting time of its tasks. ``probes_per_job`` counts dropped jobs' probes too. ``prediction`` is what the
-    theory says, as it was given.
+    longest waiting time of its tasks, ``overhead_mean`` that of the part of the response time that the last task spent
+    outside its server. ``probes_per_job`` counts dropped jobs' probes too. ``prediction`` is what the theory says, as
+    it was given.
     """
 
     schema: int = SCHEMA
@@ -50,6 +51,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     inherent_mean: float | None
     queueing_delay_mean: float | None
     wait_mean: float | None
+    overhead_mean: float | None
     dispatch_lag_mean: float | None
     queue_length: QueueLengths
     probes_per_job: float | None
@@ -106,6 +108,7 @@ def summarise(
     response = jobs["response"][done]
     accounting = check(columns, measurements.counters["jobs arrived"])
     probes_per_job = _mean(jobs["probes"])
+    pathwise = None if twin is None else compare(columns, twin.columns, window)
     return Summary(
         variant=variant,
         replication=replication,
@@ -120,14 +123,15 @@ def summarise(
         inherent_mean=_mean(jobs["inherent"][done]),
         queueing_delay_mean=_mean(response - jobs["inherent"][done]),
         wait_mean=_mean(jobs["wait"][done]),
+        overhead_mean=_mean(jobs["overhead"][done]),
         dispatch_lag_mean=_mean(jobs["lag"]),
         queue_length=time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window),
         probes_per_job=probes_per_job,
         probes_per_task=None if probes_per_job is None else probes_per_job / tasks_per_job,
         messages_per_job=measurements.counters["messages"] / accounting.arrived if accounting.arrived else None,
         drop_share=outcomes["dropped"] / len(order) if len(order) else None,
-        verdict=judge(measurements, accounting, nominal, window, time_unit_seconds),
-        pathwise=None if twin is None else compare(columns, twin.columns, window),
+        verdict=judge(measurements, accounting, nominal, window, time_unit_seconds, pathwise),
+        pathwise=pathwise,
         prediction=prediction,
         counters=measurements.counters,
         processes=[_without_nan(process) for process in measurements.processes],

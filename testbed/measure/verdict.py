@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from testbed.measure.accounting import Accounting
 from testbed.measure.arrivals import gap_test
+from testbed.measure.pathwise import Pathwise
 from testbed.measure.records import COMPLETED, DROPPED, Measurements, ProcessReport
 from testbed.measure.statistics import departures, number_in_system, time_average_queue_length
 from testbed.measure.trend import BATCHES, trend
@@ -22,6 +23,8 @@ Columns = Mapping[str, npt.NDArray[Any]]
 Window = tuple[float, float]
 
 LATENESS_LIMIT: Final = 0.02  # of the mean response time
+OVERHEAD_LIMIT: Final = 0.05  # of the mean response time
+EMULATION_LIMIT: Final = 0.05  # of the twin's mean response time
 CPU_LIMIT: Final = 0.9  # of one core
 UNFINISHED_LIMIT: Final = 0.005  # of the jobs of the window
 GAP_TOLERANCE: Final = 0.01  # of the mean response time
@@ -38,6 +41,7 @@ class Nominal:
     service times, may be infinite. ``gap_cdf``: distribution function of the gaps between arrivals of the whole
     cluster, None unless they are independent with a continuous law. ``arrival_dispersion``: limit of the variance
     over the mean of the number of arrivals in a long time (the gaps' SCV if they are independent), None if unknown.
+    ``message_delay``: mean delay that the scenario itself adds to each message.
     """
 
     servers: int
@@ -46,6 +50,7 @@ class Nominal:
     size_scv: float
     gap_cdf: Callable[[Array], Array] | None
     arrival_dispersion: float | None
+    message_delay: float
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +83,9 @@ def judge(
     nominal: Nominal,
     window: Window,
     time_unit_seconds: float,
+    pathwise: Pathwise | None = None,
 ) -> Verdict:
-    """Check a run of the cluster or of the twin.
+    """Check a run of the cluster, with how it compares with its twin if that is known, or a run of the twin.
 
     ``window``: the measured jobs are those with an intended arrival in [start, stop), in time units; a window of no
     length is a run that ended before it. The checks of the emulator (lag, timers, processes, frames) are left out for
@@ -93,12 +99,22 @@ def judge(
     checks = [_ended(measurements.failure), _accounted(accounting), _finished(jobs)]
     if measurements.processes:
         checks.append(_dispatch_lag(jobs, mean_response))
+        checks.append(_overhead(jobs, mean_response, nominal, pathwise))
         checks.extend(_processes(measurements.processes, mean_response * time_unit_seconds))
     if np.any(done):
         checks.append(_gaps(jobs, nominal, mean_response))
         checks.append(_arrived_load(jobs, nominal, window))
         checks.append(_served_load(measurements, nominal, window))
         checks.append(_trend(columns, nominal, window))
+    return with_emulation_error(Verdict(valid=all(check.passed for check in checks), checks=checks), pathwise)
+
+
+def with_emulation_error(verdict: Verdict, pathwise: Pathwise | None) -> Verdict:
+    """Return the verdict on a cluster's run with a check of how far it is from its twin, in place of any such check."""
+    if pathwise is None or pathwise.mean is None:
+        return verdict
+    check = _emulation_error(pathwise, pathwise.mean)
+    checks = [*(other for other in verdict.checks if other.name != check.name), check]
     return Verdict(valid=all(check.passed for check in checks), checks=checks)
 
 
@@ -167,6 +183,44 @@ def _dispatch_lag(jobs: Columns, mean_response: float) -> Check:
         share <= LATENESS_LIMIT,
         f"arrivals were handled {percent(share)} of the mean response time late",
         "use a longer time_unit, fewer servers or more dispatchers",
+    )
+
+
+def _overhead(jobs: Columns, mean_response: float, nominal: Nominal, pathwise: Pathwise | None) -> Check:
+    """Time that jobs spend outside servers though the scenario does not say so: messages, event loops, late dispatch.
+
+    What the scenario asks for (its message delay, a policy that waits) is what the twin has of it, and none where no
+    message is delayed.
+    """
+    name = "overhead"
+    if pathwise is not None and pathwise.twin_overhead is not None:
+        meant = pathwise.twin_overhead
+    elif nominal.message_delay == 0:
+        meant = 0.0
+    else:
+        return _not_tested(name, "the scenario delays messages; how much of the overhead that is the twin would tell")
+    done = jobs["outcome"] == COMPLETED
+    share = (float(np.mean(jobs["overhead"][done])) - meant) / mean_response if np.any(done) else math.nan
+    return _check(
+        name,
+        percent(share),
+        percent(OVERHEAD_LIMIT),
+        share <= OVERHEAD_LIMIT,
+        f"messages and event loops took {percent(share)} of the mean response time",
+        "use a longer time_unit, so that they weigh less",
+    )
+
+
+def _emulation_error(pathwise: Pathwise, mean: float) -> Check:
+    half_width = pathwise.interval.half_width or 0.0
+    limit = max(EMULATION_LIMIT, half_width)
+    return _check(
+        "emulation error",
+        f"{percent(mean)} ± {percent(half_width)}",
+        f"{percent(limit)} (5 %, or what chance explains)",
+        abs(mean) <= limit,
+        f"the mean response time is off its twin's by {percent(mean)} ± {percent(half_width)}",
+        "use a longer time_unit: at this load and this policy, what messages and timers cost changes the queues",
     )
 
 

@@ -55,6 +55,7 @@ def test_a_job_is_done_with_its_last_task(dispatcher):
     (row,) = rows(dispatcher)
     assert (row["job"], row["type"], row["outcome"], row["arrival"], row["response"]) == (7, 1, 0, 2.0, 4.0)
     assert (row["inherent"], row["wait"]) == (3.0, 0.5)  # the longest of its tasks
+    assert row["overhead"] == 4.0 - (0.25 + 3.0)  # of the last one
     assert dispatcher.in_system == {}
 
 

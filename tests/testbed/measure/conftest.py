@@ -87,6 +87,7 @@ def simulate(
             "response": departure - arrival,
             "inherent": size,
             "wait": departure - arrival - slow_server * size,
+            "overhead": np.zeros(jobs),
             "probes": np.full(jobs, 2, np.int32),
             "server": server.astype(np.int32),
         },
@@ -107,6 +108,7 @@ def nominal_of(servers: int = 20, load: float = 0.7, **changes: Any) -> Nominal:
         "size_scv": 1.0,
         "gap_cdf": lambda x: -np.expm1(-rate * x),
         "arrival_dispersion": 1.0,
+        "message_delay": 0.0,
     }
     return Nominal(**(settings | changes))
 

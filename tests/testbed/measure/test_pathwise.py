@@ -14,6 +14,7 @@ def records(job, arrival, response, server=None, outcome=None):
         "arrival": np.array(arrival, float),
         "response": np.array(response, float),
         "server": np.zeros(len(job), np.int32) if server is None else np.array(server),
+        "overhead": np.full(len(job), 0.25),
         "outcome": np.full(len(job), COMPLETED) if outcome is None else np.array(outcome),
     }
 
@@ -24,6 +25,7 @@ def test_jobs_are_matched_by_number_within_the_window_only():
     found = compare(emulated, twin, (1.0, 4.0))
     assert (found.matched, found.unmatched, found.outcome_differs) == (3, 0, 0)
     assert found.twin_mean == 2.0
+    assert found.twin_overhead == 0.25
     assert found.emulated_mean == pytest.approx(2.2)
     assert found.mean == pytest.approx((0.5 - 0.1 + 0.2) / 3 / 2.0)
     assert found.p50 == pytest.approx(0.2 / 2.0)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from testbed.measure.accounting import check
+from testbed.measure.pathwise import compare
 from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM
-from testbed.measure.verdict import judge, percent
+from testbed.measure.verdict import judge, percent, with_emulation_error
 
 WINDOW = (50.0, 300.0)
 
@@ -43,7 +44,7 @@ def with_process(run, process):
 def test_a_healthy_run_is_valid_and_every_check_was_made(healthy, nominal):
     found = verdict(healthy, nominal)
     assert failed(found) == []
-    assert len(found.checks) == 12
+    assert len(found.checks) == 13
     assert "not tested" not in {check.figure for check in found.checks}
 
 
@@ -52,9 +53,37 @@ def test_the_twin_is_not_asked_about_processes(healthy, nominal):
     found = verdict(twin, nominal)
     assert found.valid
     assert {check.name for check in found.checks}.isdisjoint(
-        {"dispatch lag", "timer lateness", "CPU share", "rejected frames", "exact timers"}
+        {"dispatch lag", "overhead", "timer lateness", "CPU share", "rejected frames", "exact timers"}
     )
     assert len(found.checks) == 7
+
+
+def test_time_spent_in_messages_is_suspect_unless_the_scenario_asks_for_it(healthy, nominal):
+    mean = healthy.columns["response"].mean()
+    slow = with_column(healthy, "overhead", np.full(len(healthy.columns["job"]), 0.11 * mean))
+    found = verdict(slow, nominal)
+    assert failed(found) == ["overhead"]
+    assert "took 11 % of the mean response time: use a longer time_unit" in found.reasons[0]
+    meant = verdict(slow, replace(nominal, message_delay=0.01))
+    assert "overhead" not in failed(meant)
+    assert next(c for c in meant.checks if c.name == "overhead").figure == "not tested"
+
+
+def test_a_run_that_is_off_its_twin_by_more_than_chance_is_suspect(healthy, nominal):
+    accounting = check(healthy.columns, healthy.counters["jobs arrived"])
+
+    def judged(shift):
+        off = with_column(healthy, "response", healthy.columns["response"] + shift)
+        return judge(off, accounting, nominal, WINDOW, 0.05, compare(off.columns, healthy.columns, WINDOW))
+
+    mean = healthy.columns["response"].mean()
+    assert failed(judged(0.02 * mean)) == []
+    found = judged(0.07 * mean)
+    assert "emulation error" in failed(found)
+    assert any("is off its twin's by" in reason for reason in found.reasons)
+    again = with_emulation_error(found, compare(healthy.columns, healthy.columns, WINDOW))
+    assert "emulation error" not in failed(again)
+    assert [c.name for c in again.checks].count("emulation error") == 1
 
 
 def test_a_dispatcher_that_lags_is_suspect(healthy, nominal):
