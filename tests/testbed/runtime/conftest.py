@@ -1,0 +1,156 @@
+"""Worlds: a runtime with agents in it, the same to look at whichever runtime it is."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+
+import numpy as np
+import pytest
+import trio
+
+from testbed.agent import Agent, Environment
+from testbed.measure.histogram import LogHistogram
+from testbed.runtime.connection import Connection
+from testbed.runtime.delay import Delay
+from testbed.runtime.realtime import RealTimeRuntime
+from testbed.runtime.timerfd import SleepUntil, TimerFd, WakeUp
+from testbed.runtime.virtual import VirtualRuntime
+from testbed.streams import generator
+
+UNIT = 0.005  # seconds
+ADDRESSES = 8
+
+
+def make_delay(low: float, high: float) -> Delay:
+    return Delay(lambda rng, count: rng.uniform(low, high, count), generator(5, 0, "message delay"))
+
+
+class World:
+    """Agents on some runtime. ``env`` is what they get; ``delay`` the bounds of the message delay."""
+
+    env: Environment
+    delay = (0.0, 0.0)
+
+    def add(self, agent: Agent) -> None:
+        raise NotImplementedError
+
+    async def run(self, until: float) -> None:
+        """Let the agents start, and return once the time is ``until``."""
+        raise NotImplementedError
+
+
+class VirtualWorld(World):
+    def __init__(self, delay: tuple[float, float] | None) -> None:
+        self.env = self.runtime = VirtualRuntime(7, delay=make_delay(*delay) if delay else None)
+        self.delay = delay or (0.0, 0.0)
+
+    def add(self, agent: Agent) -> None:
+        self.runtime.add(agent)
+
+    async def run(self, until: float) -> None:
+        self.runtime.start()
+        self.runtime.run(until)
+
+
+class RealTimeWorld(World):
+    """A process whose every message goes out over a socket and comes back over its other end."""
+
+    def __init__(self, alarm: WakeUp, delay: tuple[float, float] | None, nursery: trio.Nursery) -> None:
+        self.lateness_seconds = LogHistogram(1e-6, 10.0)
+        self.env = self.runtime = RealTimeRuntime(
+            7,
+            0,
+            time_unit=UNIT,
+            addresses=ADDRESSES,
+            alarm=alarm,
+            lateness_seconds=self.lateness_seconds,
+            delay=make_delay(*delay) if delay else None,
+        )
+        self.delay = delay or (0.0, 0.0)
+        self.alarm = alarm
+        self._nursery = nursery
+        self._ends = [Connection(end) for end in socket.socketpair()]
+        self.runtime.link(self._ends[0], range(ADDRESSES))
+
+    def add(self, agent: Agent) -> None:
+        self.runtime.add(agent)
+
+    async def run(self, until: float) -> None:
+        over = trio.Event()
+        self.runtime.call_at(until, over.set)
+        self._nursery.start_soon(self.runtime.run_timers)
+        self._nursery.start_soon(self.runtime.receive, self._ends[1])
+        self._nursery.start_soon(self._ends[0].run_writer)
+        self.runtime.start(0.002)
+        with trio.fail_after(until * UNIT + 20):
+            await over.wait()
+            for _ in range(5):  # what was sent at the very end comes in
+                await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+        self.alarm.close()
+
+
+ALARMS: dict[str, Callable[[], WakeUp]] = {"timerfd": TimerFd, "sleep until": SleepUntil}
+#: Names of worlds: a runtime, and the message delay.
+WORLDS = [
+    ("virtual", None),
+    ("virtual", (2.0, 2.0)),
+    ("virtual", (0.0, 3.0)),
+    ("timerfd", None),
+    ("timerfd", (2.0, 2.0)),
+    ("timerfd", (0.0, 3.0)),
+    ("sleep until", None),
+]
+
+
+@pytest.fixture(params=WORLDS, ids=lambda world: world[0] + (f", delay {world[1]}" if world[1] else ""))
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """Every kind of world in turn."""
+    kind, delay = request.param
+    if kind == "virtual":
+        yield VirtualWorld(delay)
+        return
+    async with trio.open_nursery() as nursery:
+        made = RealTimeWorld(ALARMS[kind](), delay, nursery)
+        yield made
+        nursery.cancel_scope.cancel()
+    made.close()
+
+
+@pytest.fixture(params=list(ALARMS))
+async def real_time(request: pytest.FixtureRequest) -> AsyncIterator[RealTimeWorld]:
+    """The real-time runtime with either alarm."""
+    async with trio.open_nursery() as nursery:
+        made = RealTimeWorld(ALARMS[request.param](), None, nursery)
+        yield made
+        nursery.cancel_scope.cancel()
+    made.close()
+
+
+@pytest.fixture(params=list(ALARMS))
+def alarm(request: pytest.FixtureRequest) -> Callable[[], WakeUp]:
+    """A way to make an alarm; it needs trio to be running."""
+    return ALARMS[request.param]
+
+
+def busy_wait(seconds: float) -> None:
+    """Keep the interpreter from doing anything else."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        np.sqrt(2.0)
+
+
+@pytest.fixture(name="busy_wait")
+def busy_wait_fixture() -> Callable[[float], None]:
+    return busy_wait
+
+
+@pytest.fixture
+def time_unit() -> float:
+    """Seconds, of the real-time worlds."""
+    return UNIT
