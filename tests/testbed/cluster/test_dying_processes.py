@@ -1,0 +1,155 @@
+"""A process that dies ends the run soon; the failure says which and how, and what the others measured is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.cluster.controller import ClusterError, Controller, Member
+from testbed.measure.accounting import check
+from testbed.measure.records import COMPLETED, IN_SYSTEM, LOST, Measurements
+from testbed.scenario import Scenario
+
+pytestmark = pytest.mark.cluster
+
+
+def member(controller: Controller, name: str) -> Member:
+    return next(found for found in controller.members if found.name == name)
+
+
+@pytest.fixture
+def long(make_scenario: Callable[..., Scenario]) -> Scenario:
+    """A scenario that would take half a minute."""
+    return make_scenario(**{"run.duration": 3000, "run.warmup": 0, "cluster.dispatchers": 2, "workload.load": 0.8})
+
+
+class Killer:
+    """Sends signals to a process, and notes when."""
+
+    def __init__(self, name: str, *signals: signal.Signals) -> None:
+        self.name = name
+        self.signals = signals
+        self.at = 0.0
+
+    def __call__(self, controller: Controller) -> None:
+        found = member(controller, self.name)
+        with found.log.open("a") as log:
+            log.write("first line\nthe last words\n")
+        for number in self.signals:
+            os.kill(found.process.pid, number)
+        self.at = time.monotonic()
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGKILL,), (signal.SIGSTOP, signal.SIGKILL)], ids=["kill", "stop, kill"])
+def test_a_killed_node_ends_the_run_and_its_jobs_are_lost(
+    run_cluster: Callable[..., Measurements],
+    long: Scenario,
+    at_time: Callable[..., Callable[[Controller], None]],
+    signals: tuple[signal.Signals, ...],
+) -> None:
+    killer = Killer("node-1", *signals)
+    measured = run_cluster(long, at_time(50.0, killer))
+    assert time.monotonic() - killer.at < 8
+    assert measured.failure is not None
+    assert measured.failure.startswith("process node-1 was ended by signal SIGKILL. Its last lines:")
+    assert measured.failure.endswith("\n    first line\n    the last words")
+    accounting = check(measured.columns, measured.counters["jobs arrived"])
+    assert accounting.balanced, accounting.problems
+    outcome, server = measured.columns["outcome"], measured.columns["server"]
+    assert set(server[outcome == LOST].tolist()) <= set(range(10, 20))
+    assert accounting.lost > 0
+    assert np.count_nonzero(outcome == COMPLETED) > 300
+    # Jobs at the servers that live are not lost, only unfinished.
+    assert set(server[outcome == IN_SYSTEM].tolist()) <= set(range(10))
+    assert sorted(process.name for process in measured.processes) == ["dispatcher-0", "dispatcher-1", "node-0"]
+    assert 40 < measured.stopped_at < 1500
+
+
+def test_a_killed_dispatcher_ends_the_run_and_the_others_records_are_kept(
+    run_cluster: Callable[..., Measurements], long: Scenario, at_time: Callable[..., Callable[[Controller], None]]
+) -> None:
+    killer = Killer("dispatcher-0", signal.SIGKILL)
+    measured = run_cluster(long, at_time(50.0, killer))
+    assert time.monotonic() - killer.at < 8
+    assert measured.failure is not None
+    assert measured.failure.startswith("process dispatcher-0 was ended by signal SIGKILL.")
+    assert set(measured.columns["dispatcher"].tolist()) == {1}
+    accounting = check(measured.columns, measured.counters["jobs arrived"])
+    assert accounting.balanced
+    assert accounting.lost == 0
+    assert accounting.completed > 100
+    assert measured.counters["jobs arrived at dispatcher-0, whose records died with it"] > 100
+
+
+def test_a_process_that_is_asked_to_end_is_named_with_the_signal(
+    run_cluster: Callable[..., Measurements], long: Scenario, at_time: Callable[..., Callable[[Controller], None]]
+) -> None:
+    measured = run_cluster(long, at_time(5.0, Killer("node-0", signal.SIGTERM)))
+    assert measured.failure is not None
+    assert measured.failure.startswith("process node-0 was ended by signal SIGTERM.")
+
+
+@pytest.fixture
+def crash_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make every process of a cluster fail before it has said a word."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'TESTBED_CONTROL' in os.environ:\n"
+        "    print('the reason why', file=sys.stderr, flush=True)\n"
+        "    os._exit(7)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    yield
+
+
+def cluster_error(run: Callable[[], object]) -> str:
+    """Return what the ClusterError says that ``run`` raises, alone or from within trio's groups."""
+    with pytest.raises((ClusterError, BaseExceptionGroup)) as caught:
+        run()
+    error = caught.value
+    while isinstance(error, BaseExceptionGroup):
+        assert len(error.exceptions) == 1
+        error = error.exceptions[0]
+    assert isinstance(error, ClusterError)
+    return str(error)
+
+
+@pytest.mark.usefixtures("crash_at_start")
+def test_a_process_that_fails_at_its_start_is_an_error_with_its_last_lines(
+    run_cluster: Callable[..., Measurements], make_scenario: Callable[..., Scenario]
+) -> None:
+    begin = time.monotonic()
+    message = cluster_error(lambda: run_cluster(make_scenario()))
+    assert time.monotonic() - begin < 10
+    assert "ended with exit status 7. Its last lines:\n    the reason why" in message
+
+
+def test_a_cluster_that_does_not_come_up_in_time_says_who_is_missing(
+    run_cluster: Callable[..., Measurements], make_scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.cluster.controller.READY_SECONDS", 0.0)
+    monkeypatch.setattr("testbed.cluster.controller.PER_PROCESS_SECONDS", 0.001)
+    message = cluster_error(lambda: run_cluster(make_scenario()))
+    assert message.startswith("not ready after 0 s: dispatcher-0, node-0, node-1")
+
+
+def test_a_process_that_hangs_is_not_waited_for_forever(
+    run_cluster: Callable[..., Measurements],
+    make_scenario: Callable[..., Scenario],
+    at_time: Callable[..., Callable[[Controller], None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("testbed.cluster.controller.REPORT_SECONDS", 0.5)
+    monkeypatch.setattr("testbed.cluster.controller.GRACE_SECONDS", 0.5)
+    scenario = make_scenario(**{"run.duration": 20, "run.drain": 5})
+    measured = run_cluster(scenario, at_time(5.0, Killer("node-1", signal.SIGSTOP)))
+    assert measured.failure == "no report after 0 s from node-1"
+    accounting = check(measured.columns, measured.counters["jobs arrived"])
+    assert accounting.balanced
+    assert accounting.in_system > 0
