@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +96,7 @@ def test_a_process_that_is_asked_to_end_is_named_with_the_signal(
 
 
 @pytest.fixture
-def crash_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def crash_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every process of a cluster fail before it has said a word."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
@@ -105,7 +105,6 @@ def crash_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         "    os._exit(7)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    yield
 
 
 def cluster_error(run: Callable[[], object]) -> str:
