@@ -1,0 +1,72 @@
+"""The processing time that a single job uses: a function of its own sizes, whatever the queues do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from testbed.theory.rerouting_replication.model import FullRedundancy, Model, Policy, Replicate, Reroute, ZeroRedundancy
+
+
+def processing_time(
+    model: Model, policy: Policy, path: Sequence[int], kind: int, sizes: Sequence[float], thresholds: Sequence[float]
+) -> list[float]:
+    """Return the processing time that the job uses in each pool, in time units.
+
+    Args:
+        model: its pools, types and speeds are used.
+        policy: what happens at a threshold.
+        path: the pools that the job visits, in order, if it passes all thresholds: starting pool, then the others.
+        kind: index of the job's type.
+        sizes: x_i, the job's size in each pool.
+        thresholds: the threshold of each visit but the last, in time units of received processing.
+
+    A job that needs exactly the threshold completes. Raises ValueError for a policy whose thresholds depend on the
+    size, and for thresholds that don't fit the path.
+    """
+    if isinstance(policy, ZeroRedundancy):
+        path, thresholds = path[:1], []
+    elif isinstance(policy, FullRedundancy):
+        thresholds = [0.0]
+    elif not isinstance(policy, (Reroute, Replicate)):
+        raise ValueError("known sizes set a threshold for each job: give that threshold, and Reroute or Replicate")
+    if len(thresholds) != len(path) - 1:
+        raise ValueError(f"a path of {len(path)} pools has {len(path) - 1} thresholds, but {len(thresholds)} are given")
+    used = [0.0] * len(model.pools)
+    y = [_time(x, model.speeds[i][kind]) for i, x in enumerate(sizes)]
+    if isinstance(policy, (Replicate, FullRedundancy)):
+        return _replicated(model, policy, path, kind, sizes, thresholds[0])
+    for q, tau in zip(path, thresholds, strict=False):
+        if y[q] <= tau:
+            used[q] += y[q]
+            return used
+        used[q] += tau
+    last = path[-1]
+    if isinstance(policy, Reroute) and policy.carry_over and len(path) > 1:
+        work = model.speeds[path[0]][kind] * thresholds[0]
+        used[last] += _time(max(sizes[last] - work, 0.0), model.speeds[last][kind])
+    else:
+        used[last] += y[last]
+    return used
+
+
+def _replicated(
+    model: Model, policy: Policy, path: Sequence[int], kind: int, sizes: Sequence[float], tau: float
+) -> list[float]:
+    used = [0.0] * len(model.pools)
+    start, other = path
+    y = _time(sizes[start], model.speeds[start][kind])
+    if y <= tau:
+        used[start] = y
+        return used
+    left = sizes[other]
+    if isinstance(policy, Replicate) and policy.carry_over:
+        left = max(left - model.speeds[start][kind] * tau, 0.0)
+    k = min(y - tau, _time(left, model.speeds[other][kind]))
+    used[start], used[other] = tau + k, k
+    return used
+
+
+def _time(work: float, speed: float) -> float:
+    if work == 0:
+        return 0.0
+    return work / speed if speed > 0 else float("inf")

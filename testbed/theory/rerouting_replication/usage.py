@@ -1,0 +1,204 @@
+"""The processing time that a job uses in each pool, by where it starts and its type; and what it does to the queues."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.theory.rerouting_replication.model import (
+    FullRedundancy,
+    Model,
+    Policy,
+    Replicate,
+    Reroute,
+    ZeroRedundancy,
+    require_probabilities,
+    require_two_pools,
+)
+from testbed.theory.rerouting_replication.one_job import joint_phase, reroute_visits
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class Usage:
+    """Expectations for a job that starts in one pool, by type j and pool q; T sets of thresholds at a time.
+
+    ``time`` and ``square`` are moments of the service of a visit to a server of pool q, summed over visits. Under
+    replication a stay at the first server, alone and then in a pair, is one visit.
+    """
+
+    time: Floats  # D[j, q], shape (T, types, pools)
+    square: Floats
+    waits: Floats  # visits that begin with a wait in queue q: not those of a copy, which pre-empts
+    elapsed: Floats  # processing time until the job is done, shape (T, types)
+    alone: Floats  # of it, before the threshold
+    paired: Floats  # of it, in a pair
+
+    @classmethod
+    def zero(cls, T: int, types: int, pools: int) -> Usage:
+        """Return the usage of a job that does nothing."""
+        by_pool = (np.zeros((T, types, pools)) for _ in range(3))
+        by_type = (np.zeros((T, types)) for _ in range(3))
+        return cls(*by_pool, *by_type)
+
+    def take(self, index: npt.NDArray[np.intp]) -> Usage:
+        """Return the usages at some sets of thresholds."""
+        return Usage(*(getattr(self, field.name)[index] for field in fields(self)))
+
+
+def threshold_policy(model: Model, policy: Policy) -> Reroute | Replicate:
+    """Return the policy with thresholds that behaves like ``policy``; ValueError where the policy needs other data."""
+    if isinstance(policy, (Reroute, Replicate)):
+        return policy
+    if isinstance(policy, ZeroRedundancy):
+        return Reroute()
+    if isinstance(policy, FullRedundancy):
+        require_two_pools(model, "full redundancy")
+        return Replicate()
+    raise ValueError("thresholds of known sizes depend on the size: this is not defined for the policy KnownSizes")
+
+
+def start_thresholds(model: Model, policy: Policy, thresholds: npt.ArrayLike | None) -> Floats:
+    """Return the thresholds as an array (pools,) by pool, or (pools, hops) by starting pool and visit.
+
+    Zero and full redundancy have their own and need none. Raises ValueError for a wrong shape or negative values.
+    """
+    pools = len(model.pools)
+    if isinstance(policy, ZeroRedundancy):
+        return np.full(pools, np.inf)
+    if isinstance(policy, FullRedundancy):
+        return np.zeros(pools)
+    if thresholds is None:
+        raise ValueError(f"the policy {policy} needs thresholds")
+    tau = np.array(thresholds, dtype=np.float64)
+    hops = policy.hops if isinstance(policy, Reroute) else 1
+    if tau.shape not in ((pools,), (pools, hops)):
+        raise ValueError(f"thresholds must have shape ({pools},), or ({pools}, {hops}), but have {tau.shape}")
+    if not (tau >= 0).all():
+        raise ValueError(f"thresholds must be at least 0 (or inf), but are {tau.tolist()}")
+    return tau
+
+
+def usages(model: Model, policy: Policy, thresholds: npt.ArrayLike | None) -> list[Usage]:
+    """Return the usage by starting pool, for one set of thresholds (T = 1).
+
+    Thresholds of shape (pools,) belong to the pool that is visited, of shape (pools, hops) to the start and visit.
+    """
+    tau = start_thresholds(model, policy, thresholds)
+    threshold = threshold_policy(model, policy)
+    return [
+        _sum_of_paths(
+            model,
+            threshold,
+            s,
+            lambda path: tau[list(path[:-1])][None] if tau.ndim == 1 else tau[path[0]][None],
+            squares=True,
+        )
+        for s in range(len(model.pools))
+    ]
+
+
+def usage_table(model: Model, policy: Policy, start: int, times: Floats, *, squares: bool = True) -> Usage:
+    """Return the usage of jobs that start in pool ``start`` for T sets of thresholds, shape (T, hops), by visit.
+
+    Without ``squares`` second moments are nan.
+    """
+    return _sum_of_paths(model, threshold_policy(model, policy), start, lambda path: times, squares=squares)
+
+
+def _sum_of_paths(
+    model: Model,
+    policy: Reroute | Replicate,
+    start: int,
+    times: Callable[[tuple[int, ...]], Floats],
+    *,
+    squares: bool,
+) -> Usage:
+    """Return the mean usage over the paths of a job from ``start``; ``times`` gives a path's thresholds, (T, hops)."""
+    total: Usage | None = None
+    for weight, path in paths(model, policy, start):
+        tau = times(path)
+        if total is None:
+            total = Usage.zero(len(tau), len(model.types), len(model.pools))
+        for j in range(len(model.types)):
+            if isinstance(policy, Reroute):
+                _add_reroute(total, model, policy, j, path, tau, weight, squares=squares)
+            else:
+                _add_replicate(total, model, policy, j, path, tau[:, 0], weight, squares=squares)
+    assert total is not None
+    return total
+
+
+def paths(model: Model, policy: Reroute | Replicate, start: int) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Yield (probability, pools visited) for a job that starts in pool ``start`` and passes all its thresholds."""
+    pools = len(model.pools)
+    hops = policy.hops if isinstance(policy, Reroute) else 1
+    if pools == 1:
+        raise ValueError("a job can't move in a model with one pool: add a pool")
+    if not isinstance(policy.targets, str):
+        R = np.array(policy.targets, dtype=np.float64)
+        if R.shape != (pools, pools) or R.diagonal().any():
+            raise ValueError(f"targets must be a {pools} x {pools} matrix with zeros on its diagonal")
+        require_probabilities(f"targets of pool {start}", R[start])
+        for q in np.flatnonzero(R[start]):
+            yield float(R[start, q]), (start, int(q))
+    elif policy.targets == "cyclic" or pools == 2:
+        yield 1.0, tuple((start + v) % pools for v in range(hops + 1))
+    else:
+        if hops >= pools:
+            raise ValueError(f"random targets are pools not yet visited: hops is {hops}, but at most {pools - 1}")
+        orders = list(itertools.permutations([q for q in range(pools) if q != start], hops))
+        for order in orders:
+            yield 1 / len(orders), (start, *order)
+
+
+def _add_reroute(
+    total: Usage,
+    model: Model,
+    policy: Reroute,
+    j: int,
+    path: tuple[int, ...],
+    tau: Floats,
+    weight: float,
+    *,
+    squares: bool,
+) -> None:
+    times = np.concatenate([tau, np.full((len(tau), 1), np.inf)], axis=1)
+    for v, visit in enumerate(reroute_visits(model, j, path, times, carry_over=policy.carry_over, squares=squares)):
+        total.time[:, j, visit.pool] += weight * visit.mean
+        total.square[:, j, visit.pool] += weight * visit.second
+        total.waits[:, j, visit.pool] += weight * visit.probability
+        total.elapsed[:, j] += weight * visit.mean
+        if v == 0:
+            total.alone[:, j] += weight * visit.mean
+
+
+def _add_replicate(
+    total: Usage,
+    model: Model,
+    policy: Replicate,
+    j: int,
+    path: tuple[int, ...],
+    tau: Floats,
+    weight: float,
+    *,
+    squares: bool,
+) -> None:
+    start, other = path
+    first = reroute_visits(model, j, path[:1], tau[:, None], squares=squares)[0]
+    k, k2 = joint_phase(model, start, other, j, tau, carry_over=policy.carry_over, squares=squares)
+    total.time[:, j, start] += weight * (first.mean + k)
+    total.time[:, j, other] += weight * k
+    # The cross term 2 tau k is there because the stay at the first server is one service; tau k is 0 at tau = inf.
+    cross = 2 * np.where(np.isinf(tau), 0.0, tau) * k
+    total.square[:, j, start] += weight * (first.second + cross + k2)
+    total.square[:, j, other] += weight * k2
+    total.waits[:, j, start] += weight
+    total.elapsed[:, j] += weight * (first.mean + k)
+    total.alone[:, j] += weight * first.mean
+    total.paired[:, j] += weight * k
