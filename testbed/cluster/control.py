@@ -165,7 +165,11 @@ def listen(transport: str, folder: Path, name: str) -> tuple[socket.socket, Addr
     if transport == "unix":
         path = str(folder / name)
         sock = socket.socket(socket.AF_UNIX)
-        sock.bind(path)
+        try:
+            sock.bind(path)
+        except OSError:
+            sock.close()
+            raise
         address: Address = path
     else:
         sock = socket.socket(socket.AF_INET)
