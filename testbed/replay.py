@@ -34,7 +34,12 @@ def replay(folder: Path) -> Result:
     result = Result(scenario, folder)
     tables = []
     for summary in on_cluster:
-        variant = by_name[summary.variant]
+        variant = by_name.get(summary.variant)
+        if variant is None:
+            raise OutputError(
+                f"{folder / 'summary.json'}: has a run of {summary.variant!r}, and scenario.toml beside it no such "
+                "variant; one of the two is from another run"
+            )
         types = [kind.name for kind in variant.workload.types]
         measurements = simulate(variant, summary.replication)
         tables.append(jobs_table(measurements, summary.variant, summary.replication, types))

@@ -71,8 +71,16 @@ def jobs_table(measurements: Measurements, variant: str, replication: int, type_
 
 
 def read_jobs(path: Path, variant: str, replication: int, type_names: list[str]) -> dict[str, np.ndarray]:
-    """Return the records of one run from ``jobs.parquet``, as ``Measurements.columns`` holds them."""
-    table = pq.read_table(path)
+    """Return the records of one run from ``jobs.parquet``, as ``Measurements.columns`` holds them.
+
+    Raises OutputError for a file that is missing, damaged or of another version.
+    """
+    try:
+        table = pq.read_table(
+            path, columns=["variant", "replication", *(FILE_NAMES.get(name, name) for name, _, _ in COLUMNS)]
+        )
+    except (OSError, ValueError) as error:  # of pyarrow's own errors those that a file can cause are ValueErrors
+        raise OutputError(f"{path}: does not hold the jobs of a run ({str(error).splitlines()[0]})") from None
     mine = pc.and_(pc.equal(table["variant"], variant), pc.equal(table["replication"], replication))
     table = table.filter(mine)
     columns = {}
