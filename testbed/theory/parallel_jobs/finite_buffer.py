@@ -1,0 +1,31 @@
+"""The fixed point that queue lengths settle at when buffers are finite and dropped jobs lighten the load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from testbed.theory.steady_state import Floats
+
+#: Weights of the new queue lengths. Where overload makes drops react steeply, larger ones oscillate for ever.
+_DAMPINGS = (0.5, 0.2, 0.05, 0.01, 0.002)
+_MOST_ITERATIONS = 200
+_SETTLED = 1e-13
+
+
+def settled(flow: Callable[[Floats], Floats], buffer: int, load: float) -> Floats:
+    """Return S_0..S_b with S_(i+1) = flow(S)_i, found by damped iteration.
+
+    ``flow`` maps S of shape (b + 1,) to the flows of tasks into positions above 0..b-1, shape (b,); they equal
+    S_1..S_b in steady state. Raises ArithmeticError where the iteration does not settle.
+    """
+    S = min(load, 0.9) ** np.arange(buffer + 1.0)
+    for damping in _DAMPINGS:
+        for _ in range(int(_MOST_ITERATIONS / damping)):
+            # On the way to the fixed point the flows need not be probabilities, nor ordered as tails are.
+            new = np.minimum.accumulate(np.concatenate([[1.0], np.clip(flow(S), 0.0, 1.0)]))
+            if float(np.abs(new - S).max()) < _SETTLED:
+                return new
+            S = S + damping * (new - S)
+    raise ArithmeticError(f"the queue lengths at load {load} with a buffer of {buffer} did not settle")
