@@ -321,6 +321,8 @@ def _run_in_thread(experiment: Experiment) -> None:
     token: list[trio.lowlevel.TrioToken] = []
     scope = trio.CancelScope()
     outcome: list[BaseException] = []
+    # Not thread.join: before Python 3.13 an interrupted join takes the thread for dead (CPython issue 90882).
+    ended = threading.Event()
 
     async def work() -> None:
         token.append(trio.lowlevel.current_trio_token())
@@ -338,12 +340,14 @@ def _run_in_thread(experiment: Experiment) -> None:
                 trio.run(work)
         except BaseException as error:
             outcome.append(error)
+        finally:
+            ended.set()
 
     thread = threading.Thread(target=target, name="testbed run")
     thread.start()
-    while thread.is_alive():
+    while not ended.is_set():
         try:
-            thread.join()
+            ended.wait()
         except KeyboardInterrupt:
             if not token:
                 experiment.stop()
