@@ -87,13 +87,12 @@ def results_table(result: Result) -> Table:
     with_twin = on_cluster and any(run.twin is not None for run in result.runs)
     table.add_column("variant", no_wrap=True)
     table.add_column(f"mean response\ntime{'' if on_cluster else ' (twin)'}", justify="right", no_wrap=True)
-    table.add_column("p99", justify="right")
+    table.add_column("p99", justify="right", no_wrap=True)
     if with_twin:
-        table.add_column("twin", justify="right")
-        table.add_column("emulation\nerror", justify="right")
-    table.add_column("theory", justify="right")
-    table.add_column("against\ntheory", justify="right")
-    table.add_column("verdict")
+        table.add_column("twin", justify="right", no_wrap=True)
+        table.add_column("emulation\nerror", justify="right", no_wrap=True)
+    table.add_column("theory,\nagainst it", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
     for name, runs in result.variants().items():
         measured = [run.summary for run in runs]
         mean = mean_response(measured)
@@ -104,9 +103,9 @@ def results_table(result: Result) -> Table:
         prediction = runs[0].prediction
         if isinstance(prediction, Prediction):
             theory = prediction.mean_response_time
-            cells += [f"{number(theory)} {prediction.kind}", against(mean, theory)]
+            cells.append(f"{number(theory)} {prediction.kind}\n{against(mean, theory)}")
         else:
-            cells += ["none", "-"]
+            cells.append("none")
         valid = all(summary.verdict.valid for summary in measured)
         cells.append("[green]valid[/]" if valid else "[bold yellow]suspect[/]")
         table.add_row(*cells)
