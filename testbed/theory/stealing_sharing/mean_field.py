@@ -114,7 +114,7 @@ class MeanField:
         """Return P(T > t) in the shape of ``t``, where the newest or the oldest waiting task is the one that moves.
 
         The mean does not depend on which one moves; the distribution does. Absolute accuracy 1e-12; the effort grows
-        with t times the largest rate out of a phase. Raises ValueError for a negative or infinite t.
+        with t times the fastest rate, a phase's or delta. Raises ValueError for a negative or infinite t.
         """
         times = np.asarray(t, dtype=np.float64)
         if not (np.isfinite(times) & (times >= 0)).all():

@@ -33,8 +33,9 @@ def unit_size_mean_field(load: float, removal_rate: float) -> UnitSizeMeanField:
     stationary law, and ``u2 = lam kappa int_0^1 exp(W t) dt 1[x >= 1]``, ``E[T] = 1 + kappa int_0^1 exp(W t) dt x``.
     Erlang-k sizes converge to this with an error of O(1/k).
 
-    ``load`` in (0, 1); ``removal_rate`` >= 0. Relative accuracy 1e-11 up to load 0.9, 1e-8 at load 0.999. Raises ValueError outside these ranges, and
-    ArithmeticError where queues of 20,000 matter (few removals at loads above 0.999).
+    ``load`` in (0, 1); ``removal_rate`` >= 0. Relative accuracy 1e-11 up to load 0.9, 1e-8 at load 0.999. Raises
+    ValueError outside these ranges, and ArithmeticError where queues of 20,000 matter (few removals at loads above
+    0.999).
     """
     require_load(load)
     require_overall_probe_rate(removal_rate)

@@ -212,7 +212,7 @@ def dense_correction(load: float, law: PhaseTypeLaw, r: float, levels: int) -> t
 
     def rates(state: Floats) -> Floats:
         idle = 1 - state.sum()
-        return base * np.where(source < 0, idle, state[source]) * np.where(transfer, idle, 1.0)
+        return np.asarray(base * np.where(source < 0, idle, state[source]) * np.where(transfer, idle, 1.0))
 
     drift_at = [vectors.T @ rates(point + 0.5 * unit) - vectors.T @ rates(point - 0.5 * unit) for unit in np.eye(size)]
     A = np.array(drift_at).T  # central differences are exact: the drift is quadratic

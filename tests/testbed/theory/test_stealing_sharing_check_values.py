@@ -74,6 +74,22 @@ def test_both_policies_at_an_equal_overall_probe_rate(case: dict[str, Any]) -> N
         assert state.overall_probe_rate(policy) == pytest.approx(rate, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("load", "rate", "best", "stealing", "sharing"),
+    [(0.4, 0.2, "sharing", 2.16, 1.14), (0.9, 0.5, "stealing", 4.08, 16.9)],
+)
+def test_which_policy_wins_depends_on_the_load(
+    load: float, rate: float, best: str, stealing: float, sharing: float
+) -> None:
+    size = SIZES["h2-5"]
+    means = [mean_field(load, size, probe_rate_for(p, load, size, rate)) for p in ("stealing", "sharing")]
+    assert best_policy(load, size, rate) == best
+    assert [m.mean_response_time for m in means] == [
+        pytest.approx(stealing, rel=4e-3),
+        pytest.approx(sharing, rel=4e-3),
+    ]
+
+
 @pytest.mark.parametrize("case", VALUES["load_boundary"], ids=lambda c: c["size"])
 def test_load_boundary(case: dict[str, Any]) -> None:
     assert load_boundary(SIZES[case["size"]], case["overall_probe_rate"]) == stated(case["load"])

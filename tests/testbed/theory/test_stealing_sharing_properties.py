@@ -229,7 +229,7 @@ def test_unit_sizes_without_removals_are_md1(load: float, accuracy: float) -> No
 
 
 def test_vanishing_rate_bounds_enclose_the_boundaries() -> None:
-    assert vanishing_rate_load_bounds() == (0.5, pytest.approx(0.6590460684, abs=1e-9))
+    assert vanishing_rate_load_bounds() == pytest.approx((0.5, 0.6590460684), abs=1e-9)
     assert vanishing_rate_load_bounds(phases=1)[1] == pytest.approx((math.sqrt(5) - 1) / 2)
     for law in (
         Exponential(),
