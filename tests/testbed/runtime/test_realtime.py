@@ -84,14 +84,14 @@ async def test_a_process_that_is_held_up_departs_late_once_and_serves_no_more_fo
 async def test_timers_that_fell_due_while_the_loop_was_held_up_are_fired_in_order_at_their_own_times(
     real_time: World, busy_wait: Callable[[float], None], time_unit: float
 ) -> None:
-    fired: list[tuple[float, float]] = []
+    fired: list[float] = []
     env = real_time.env
     env.call_at(1.0, lambda: busy_wait(4.0 * time_unit))
     for when in (3.0, 2.0, 4.0, 2.5):
-        env.call_at(when, lambda: fired.append((env.now, env.lateness)))
+        env.call_at(when, lambda: fired.append(env.now))
     await real_time.run(6.0)
-    assert [now for now, _ in fired] == [2.0, 2.5, 3.0, 4.0]
-    assert all(now + late >= 5.0 for now, late in fired)
+    assert fired == [2.0, 2.5, 3.0, 4.0]
+    # Whenever the loop is held up, at 1.0 or later than that, one of the five is at least this late.
     assert real_time.lateness_seconds.max >= 3.0 * time_unit
 
 
