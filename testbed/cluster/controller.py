@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import trio
 
+from testbed.cluster.collected import merge_counters, merge_occupancy, merge_records
 from testbed.cluster.control import (
     FROM_PROCESS,
     HELLO,
@@ -44,7 +44,7 @@ from testbed.cluster.control import (
     Start,
     listen,
 )
-from testbed.measure.records import COLUMNS, Measurements
+from testbed.measure.records import Measurements
 from testbed.protocol import VERSION, FrameReader, ProtocolError
 from testbed.scenario import resolved
 
@@ -376,22 +376,8 @@ class Controller:
             self._fail(f"no report after {REPORT_SECONDS:.0f} s from {silent}")
 
     def _measurements(self) -> Measurements:
-        columns = {
-            name: np.concatenate(
-                [
-                    np.frombuffer(piece.columns[name], dtype=typecode)
-                    for member in self.members
-                    for piece in member.records
-                ]
-                or [np.empty(0, dtype=typecode)]
-            )
-            for name, typecode, _ in COLUMNS
-        }
         reports = [member.report for member in self.members if member.report is not None]
-        counters: dict[str, int] = {}
-        for report in reports:
-            for name, value in report.counters.items():
-                counters[name] = counters.get(name, 0) + value
+        counters = merge_counters(reports)
         for member in self.members:
             if member.report is None and member.dispatcher is not None and member.progress is not None:
                 counters[f"jobs arrived at {member.name}, whose records died with it"] = member.progress.arrived
@@ -400,7 +386,7 @@ class Controller:
         edges, occupancy = merge_occupancy(reports)
         return Measurements(
             source="cluster",
-            columns=columns,
+            columns=merge_records(piece for member in self.members for piece in member.records),
             occupancy_edges=edges,
             occupancy=occupancy,
             counters=counters,
@@ -408,16 +394,3 @@ class Controller:
             stopped_at=min(self.scenario.horizon, max((p.time for p in self.progress), default=0.0)),
             failure=self.failure,
         )
-
-
-def merge_occupancy(reports: list[Report]) -> tuple[np.ndarray, np.ndarray]:
-    """Add up the nodes' occupancy tables: common edges (slices + 1,), server-time (slices, levels)."""
-    tables = [report for report in reports if report.occupancy]
-    slices = min((len(report.occupancy) for report in tables), default=0)
-    levels = max((len(report.occupancy[0]) for report in tables), default=1)
-    total = np.zeros((slices, levels))
-    for report in tables:
-        table = np.array(report.occupancy[:slices])
-        total[:, : table.shape[1]] += table
-    edges = np.array(tables[0].occupancy_edges[: slices + 1] if tables else [])
-    return edges, total

@@ -1,0 +1,56 @@
+"""What the processes report, put together."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from testbed.cluster.collected import merge_counters, merge_occupancy, merge_records
+from testbed.cluster.control import Records, Report
+from testbed.cluster.controller import node_ranges
+from testbed.measure.records import COLUMNS, ProcessReport
+
+
+def report(edges: list[float], occupancy: list[list[float]], **counters: int) -> Report:
+    silent = {"name": "node", "exact_timers": True}
+    numbers = {field.name: 0 for field in msgspec.structs.fields(ProcessReport) if field.name not in silent}
+    return Report(
+        process=ProcessReport(**silent, **numbers), counters=counters, occupancy_edges=edges, occupancy=occupancy
+    )
+
+
+def test_records_of_all_processes_follow_one_another() -> None:
+    pieces = [
+        Records({name: np.arange(first, first + count).astype(code).tobytes() for name, code, _ in COLUMNS})
+        for first, count in ((0, 3), (3, 0), (3, 5))
+    ]
+    merged = merge_records(iter(pieces))
+    assert list(merged) == [name for name, _, _ in COLUMNS]
+    for name, code, _ in COLUMNS:
+        assert merged[name].tolist() == list(range(8))
+        assert merged[name].dtype.char == code
+    assert all(len(column) == 0 for column in merge_records([]).values())
+
+
+def test_counters_add_up_by_name() -> None:
+    assert merge_counters([report([], [], a=1, b=2), report([], [], b=3, c=4)]) == {"a": 1, "b": 5, "c": 4}
+
+
+def test_occupancy_adds_up_over_the_slices_that_all_nodes_have() -> None:
+    first = report([0.0, 1.0, 2.0], [[1.0, 2.0], [3.0, 0.0]])
+    second = report([0.0, 1.0, 2.0, 3.0], [[0.5, 0.0, 0.5], [0.0, 1.0, 0.0], [9.0, 9.0, 9.0]])
+    dispatcher = report([0.0], [])
+    edges, total = merge_occupancy([dispatcher, first, second])
+    assert edges.tolist() == [0.0, 1.0, 2.0]
+    assert total.tolist() == [[1.5, 2.0, 0.5], [3.0, 1.0, 0.0]]
+    edges, total = merge_occupancy([dispatcher])
+    assert (edges.tolist(), total.shape) == ([], (0, 1))
+
+
+@pytest.mark.parametrize(("servers", "nodes"), [(1, 1), (7, 3), (20, 20), (1000, 7)])
+def test_servers_are_spread_over_nodes_evenly_and_completely(servers: int, nodes: int) -> None:
+    ranges = node_ranges(servers, nodes)
+    assert [server for first, end in ranges for server in range(first, end)] == list(range(servers))
+    sizes = [end - first for first, end in ranges]
+    assert max(sizes) - min(sizes) <= 1
