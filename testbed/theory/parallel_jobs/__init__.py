@@ -7,6 +7,7 @@ field wants. The rest is what they are made of: the maximum over a job's tasks, 
 Sizes are exponential with mean 1 and times are in mean sizes, unless a function says otherwise.
 """
 
+from testbed.theory.parallel_jobs.conditions import Quantity, Regime, regime
 from testbed.theory.parallel_jobs.job_maximum import (
     inherent_delay,
     response_time_at,
@@ -18,7 +19,7 @@ from testbed.theory.parallel_jobs.many_tasks import (
     many_tasks_limit,
     probe_overhead_for_positions,
 )
-from testbed.theory.parallel_jobs.mean_field import POLICIES, mean_field, probe_overhead_needed
+from testbed.theory.parallel_jobs.policies import POLICIES, mean_field, probe_overhead_needed
 from testbed.theory.parallel_jobs.probed_space import (
     fill_failure_bound,
     fill_failure_probability,
@@ -26,7 +27,6 @@ from testbed.theory.parallel_jobs.probed_space import (
     mean_space,
     number_of_probes,
 )
-from testbed.theory.parallel_jobs.regime import Quantity, Regime, regime
 from testbed.theory.parallel_jobs.steady_job import MeanField
 
 __all__ = [

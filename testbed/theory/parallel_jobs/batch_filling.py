@@ -154,17 +154,19 @@ def _add_raised(
 
 def _response_time_tail(S: Floats, tasks: int, probes: int, buffer: int | None) -> ArrayTail:
     """Return 1 - sum P(L, r, u) F_(L+1)^r F_L^u: servers with tasks of the job are done independently."""
-    cache: list[dict[int, Floats]] = []
+    cases: list[tuple[int, Counts, Counts, Floats]] = []
 
     def tail(t: Floats) -> Floats:
-        if not cache:
-            cache.append({level: Q for level, Q in landings(S, tasks, probes, buffer).items() if Q.any()})
-        total = sum(float(Q.sum()) for Q in cache[0].values())
+        if not cases:
+            for level, matrix in landings(S, tasks, probes, buffer).items():
+                r, u = np.flatnonzero(matrix.any(axis=1)), np.flatnonzero(matrix.any(axis=0))
+                cases.append((level, r, u, matrix[np.ix_(r, u)]))
+        total = sum(float(weights.sum()) for *_, weights in cases)
         done = np.zeros_like(t)
-        powers = np.arange(tasks + 1)
-        for level, Q in cache[0].items():
-            at, above = (erlang_cdf(n, t)[:, None] ** powers for n in (level, level + 1))
-            done += np.einsum("tr,ru,tu->t", above, Q, at, optimize=True)
+        for level, r, u, weights in cases:
+            above = erlang_cdf(level + 1, t)[:, None] ** r
+            at = erlang_cdf(level, t)[:, None] ** u
+            done += ((above @ weights) * at).sum(axis=1)
         return np.asarray(np.maximum(1 - done / total, 0.0))
 
     return tail

@@ -63,7 +63,8 @@ def _mean_of_largest(tasks: int, size: Distribution) -> float:
     low = high = size.mean
     while exceeds(low) < 1 - 1e-15 and low > 1e-15 * size.mean:
         low /= 2
-    while exceeds(high) > 1e-15:
+    # A distribution function in floats need not come closer to 1 than its rounding errors.
+    while size.cdf(high) < 1 - _CUT_OFF / 10:
         high *= 2
     # Some laws have corners (uniform, bounded Pareto): octaves keep the adaptive rule from missing one.
     edges = np.linspace(math.log(low), math.log(high), 1 + math.ceil(math.log2(high / low)))

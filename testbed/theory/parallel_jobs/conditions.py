@@ -34,6 +34,8 @@ Side = Literal["achievability", "impossibility", "neither"]
 MUCH_LESS = 0.1
 #: With more tasks the mean field of the finite k is not computed.
 MOST_TASKS = 500
+#: With more servers, probing without replacement is not told apart from independent queues.
+MOST_SERVERS = 1_000_000
 
 UNKNOWN_CONSTANTS = (
     "C in E[(S_1 + ... + S_b - h (1 - ε/2))^+] <= C / (√N ln N) (theorem 3.1), and with it the probability of bad "
@@ -111,7 +113,8 @@ def regime(servers: int, tasks: int, load: float, probe_overhead: float) -> Regi
     """Return where ``servers`` N, ``tasks`` k, ``load`` 1 - ε and ``probe_overhead`` d lie among the conditions.
 
     The policy is batch-filling with m = min(N, ceil(k d)) probes, sizes are exponential with mean 1. The threshold is
-    h = ceil(8 / (ε d)). For k up to MOST_TASKS the bounds are also evaluated in the mean field's state.
+    h = ceil(8 / (ε d)). For k up to MOST_TASKS the bounds are also evaluated in the mean field's state, and
+    for N up to MOST_SERVERS in a state of N servers like it.
     Raises ValueError for fewer than 2 servers or 2 tasks (single tasks: see power_of_d) and other bad values.
     """
     require_count("servers", servers)
@@ -240,7 +243,7 @@ def _filling(N: int, k: int, m: int, load: float, h: int, S: Floats) -> list[Qua
             "Lemma 4.2 in every state with twice the space needed, M >= 2k: bound on P(FILL_h fails)",
         ),
     ]
-    typical = _typical_state(N, S)
+    typical = _typical_state(N, S) if N <= MOST_SERVERS else None
     for level in sorted({h, max(1, round(math.log(k)))}):
         M = mean_space(S, m, level)
         quantities += [
@@ -257,12 +260,15 @@ def _filling(N: int, k: int, m: int, load: float, h: int, S: Floats) -> list[Qua
                 fill_failure_probability(S, k, m, level),
                 "exact for independent queue lengths of the mean field",
             ),
-            _much_less(
-                f"P(FILL_{level} fails), {N} servers",
-                fill_failure_probability_finite(typical, k, m, level),
-                "exact for N servers whose queue lengths are the mean field's, probed without replacement",
-            ),
         ]
+        if typical is not None:
+            quantities.append(
+                _much_less(
+                    f"P(FILL_{level} fails), {N} servers",
+                    fill_failure_probability_finite(typical, k, m, level),
+                    "exact for N servers whose queue lengths are the mean field's, probed without replacement",
+                )
+            )
     return quantities
 
 
