@@ -125,10 +125,11 @@ def remarks(result: Result) -> Iterable[str]:
         for reason in run.summary.verdict.reasons:
             yield f"{run.variant}: suspect: {reason}"
     for name, runs in result.variants().items():
-        if not mean_response([run.summary for run in runs]).reliable:
+        mean = mean_response([run.summary for run in runs])
+        if not mean.reliable:
             yield (
-                f"{name}: ~±: response times are correlated over a large part of the run, so that the interval is too "
-                "narrow; for a better one set a longer run.duration, or run.replications"
+                f"{name}: ~±: the run is worth only {mean.effective_samples:.0f} independent samples of the system, so "
+                "that the interval is too narrow; for a better one set a longer run.duration, or run.replications"
             )
         prediction = runs[0].prediction
         if isinstance(prediction, Prediction):

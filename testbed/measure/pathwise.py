@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.measure.records import COMPLETED
-from testbed.measure.statistics import Interval, mean_interval
+from testbed.measure.statistics import Interval, mean_interval, number_over
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -18,9 +18,9 @@ Columns = Mapping[str, npt.NDArray[Any]]
 class Pathwise(msgspec.Struct, frozen=True, kw_only=True):
     """Emulated minus twin response time over the jobs that both runs completed.
 
-    ``mean`` (signed), ``p50`` and ``p99`` (of the absolute difference) and ``interval`` (of the signed mean, by batch
-    means of the paired differences in the order of arrival) are shares of ``twin_mean``; that and ``twin_overhead`` are
-    in time units. All are None when nothing could be matched.
+    ``mean`` (signed), ``p50`` and ``p99`` (of the absolute difference) and ``interval`` (of the signed mean, from the
+    paired differences and from that of the numbers in system) are shares of ``twin_mean``; that and ``twin_overhead``
+    are in time units. All are None when nothing could be matched.
 
     While both runs make the same choices (``same_server`` = 1, as for policies that don't look at the servers), each
     job meets the same jobs on the same server, and every difference is the machine's doing: late timers, time on the
@@ -66,6 +66,9 @@ def compare(emulated: Columns, twin: Columns, window: tuple[float, float], confi
     reference = twin["response"][theirs]
     matched = len(theirs)
     twin_mean = float(reference.mean()) if matched else None
+    twin_number = number_over(twin, window)
+    more_in_system = number_over(emulated, window) - twin_number
+    present = float(twin_number.mean())
     if not twin_mean:
         return Pathwise(
             matched=matched,
@@ -78,7 +81,7 @@ def compare(emulated: Columns, twin: Columns, window: tuple[float, float], confi
             mean=None,
             p50=None,
             p99=None,
-            interval=mean_interval([], confidence),
+            interval=mean_interval([], more_in_system, 0.0, confidence),
         )
     difference = (emulated["response"][ours] - reference) / twin_mean
     p50, p99 = np.quantile(np.abs(difference), (0.5, 0.99)).tolist()
@@ -93,5 +96,6 @@ def compare(emulated: Columns, twin: Columns, window: tuple[float, float], confi
         mean=float(difference.mean()),
         p50=p50,
         p99=p99,
-        interval=mean_interval(difference, confidence),
+        # By Little's law: a job more in the system is a share of 1 / (twin's number) more response time.
+        interval=mean_interval(difference, more_in_system, 1.0 / present if present > 0 else 0.0, confidence),
     )

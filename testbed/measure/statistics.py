@@ -1,8 +1,11 @@
 """Statistics of autocorrelated output: means and quantiles with intervals, warm-up, time averages.
 
 Response times of successive jobs are alike, since they met the same queues, so that the textbook interval for
-independent samples is too narrow, at high load by a factor of ten and more. All functions take series as numpy arrays,
-never warn, and answer ``None`` where the data can't tell: ``None`` survives JSON, NaN does not.
+independent samples is too narrow, at high load by a factor of ten and more. How much too narrow can't be seen in the
+response times themselves once there are many servers: successive jobs go to different servers, which hides the
+correlation between neighbours but not the slow fluctuation that all of them share. The number in system shows it: one
+smooth series that carries the fluctuations of all servers. All functions take numpy arrays, never warn, and answer
+``None`` where the data can't tell: ``None`` survives JSON, NaN does not.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
+from scipy.linalg import solve_toeplitz
 
 from testbed.measure.records import COMPLETED, IN_SYSTEM
 
@@ -23,22 +27,25 @@ Array = npt.NDArray[np.float64]
 #: Probabilities of the quantiles that are reported.
 QUANTILES: Final = (0.5, 0.9, 0.99, 0.999)
 
-MOST_BATCHES: Final = 640
-FEWEST_BATCHES: Final = 10
+SLICES: Final = 256  # of the window, on which the number in system is averaged
+HIGHEST_ORDER: Final = 5  # of the autoregressive models of it
+FEWEST_BATCHES, MOST_BATCHES = 10, 64
+TIMES_PER_BATCH: Final = 10  # autocorrelation times: neighbouring batch means are then correlated by 0.05 or so
+RELIABLE: Final = 30  # effective samples
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """A mean and its two-sided confidence interval ``mean - half_width .. mean + half_width``.
 
-    ``reliable`` is false where the batches were still correlated, or too few samples were there to see: the interval
-    is then probably too narrow.
+    ``effective_samples``: the number of independent observations that it rests on, which are replications, or within
+    a run the window's length in autocorrelation times of the number in system. ``reliable`` is false if these are so
+    few that the interval is probably too narrow.
     """
 
     mean: float | None
     half_width: float | None
     confidence: float
-    batches: int
-    batch_size: int
+    effective_samples: float
     reliable: bool
 
 
@@ -81,75 +88,117 @@ def correlation_p_value(series: Array) -> float:
     A constant series, or one of fewer than 3 values, gives 1.
     """
     k = len(series)
-    around = float(np.sum((series - series.mean()) ** 2)) if k > 2 else 0.0
-    if around <= 1e-24 * max(1.0, float(np.max(np.abs(series), initial=0.0))) ** 2 * k:
+    if _constant(series):
         return 1.0
-    c = 1 - float(np.sum(np.diff(series) ** 2)) / (2 * around)
+    c = 1 - float(np.sum(np.diff(series) ** 2)) / (2 * float(np.sum((series - series.mean()) ** 2)))
     return float(stats.norm.sf(c / math.sqrt((k - 2) / (k * k - 1))))
 
 
-def mean_interval(samples: npt.ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return the mean of a stationary, autocorrelated series with an interval by batch means.
+def autocorrelation_time(series: Array) -> float:
+    """Return the integrated autocorrelation time of a stationary series, in steps of the series, at least 1.
 
-    Batches start small (up to 640 of them) and double until von Neumann's test at level 0.2 finds no correlation
-    between them, or only 10 to 19 are left. Passing it bounds the correlation only by what so many batches can show,
-    so that as many as two more doublings follow that leave 20 batches: each halves what is left of it, about. The
-    result is ``reliable`` if the test was passed and there was room for such a margin.
+    That is tau = 1 + 2 sum rho_k: the mean of n values has the variance tau Var / n. The series is taken for an
+    autoregressive one of the order up to 5 that Akaike's criterion prefers, fitted by Yule and Walker's equations;
+    then tau = s^2 / ((1 - sum phi_i)^2 Var), with s^2 the variance of its innovations. A constant series, or one of
+    fewer than 3 values, gives 1. ``series``: shape (n,), in the order of time.
+    Fishman, Principles of Discrete Event Simulation (1978), section 5.10; Heidelberger and Welch, Comm. ACM 24 (1981),
+    233-245, for the variance of a mean as the spectrum at frequency 0.
+    """
+    n = len(series)
+    if _constant(series):
+        return 1.0
+    around = series - series.mean()
+    highest = min(HIGHEST_ORDER, n - 1)
+    # Divided by n, not n - k: these autocovariances are positive definite, so that each fit is stationary.
+    gamma = np.array([around[: n - k] @ around[k:] / n for k in range(highest + 1)]) / (around @ around / n)
+    least, time = 0.0, 1.0  # white noise
+    for order in range(1, highest + 1):
+        phi = solve_toeplitz(gamma[:order], gamma[1 : order + 1])
+        innovation = float(1 - phi @ gamma[1 : order + 1])
+        criterion = n * math.log(innovation) + 2 * order
+        if criterion < least:
+            least, time = criterion, innovation / float(1 - phi.sum()) ** 2
+    return max(1.0, time)
 
-    ``samples`` are in the order of time, shape (n,); NaN is left out. Without samples the mean is None, with one the
-    half-width is. Method: Fishman (1978); the margin after the test follows Tafazzoli and Wilson's Skart (2011).
+
+def mean_interval(samples: npt.ArrayLike, number: Array, weight: float, confidence: float = 0.95) -> Interval:
+    """Return the mean of samples taken job by job, with an interval that knows of the system's slow fluctuations.
+
+    The half-width is the larger of two:
+    * ``weight`` times that of the mean of ``number``, from its autocorrelation time, with Student's quantile at as many
+      degrees of freedom as the window holds such times, less 1 (at least 3);
+    * that of batch means of the samples, in batches of ten autocorrelation times each, but 10 to 64 of them, which
+      also sees what the number in system doesn't show.
+
+    ``samples``: in the order of time, shape (n,); NaN is left out. ``number``: shape (slices,), averages over
+    successive equal slices of the samples' window of a series that fluctuates as they do; ``weight``: what the
+    samples' mean gains when that of ``number`` does by one. Without samples the mean is None, with one the half-width.
+
+    It is ``reliable`` with 30 effective samples. Simulated random, round-robin and power-of-2 routing to 20 and 40
+    servers had 95 % intervals that held the exact mean in 91 to 98 % of the runs with so many at the median, in 84 %
+    of those with 9 and in 75 % of those with 4: a short window shows neither its memory nor its variance in full.
+    Batch means: Law and Kelton, Simulation Modeling and Analysis, section 9.5.
     """
     series = np.asarray(samples, dtype=np.float64)
     series = series[np.isfinite(series)]
     n = len(series)
+    mean = float(series.mean()) if n else None
     if n < 2:
-        mean = float(series[0]) if n else None
-        return Interval(mean=mean, half_width=None, confidence=confidence, batches=n, batch_size=1, reliable=False)
-    size = max(1, n // MOST_BATCHES)
-    passed = False
-    while True:
-        means = batch_means(series, n // size)
-        passed = correlation_p_value(means) > 0.2
-        if passed or n // (2 * size) < FEWEST_BATCHES:
-            break
-        size *= 2
-    margin = 0
-    while margin < 2 and n // (2 * size) >= 2 * FEWEST_BATCHES:
-        size *= 2
-        margin += 1
-    means = batch_means(series, n // size)
-    k = len(means)
-    half_width = float(stats.t.ppf((1 + confidence) / 2, k - 1) * means.std(ddof=1) / math.sqrt(k))
+        return Interval(mean=mean, half_width=None, confidence=confidence, effective_samples=n, reliable=False)
+    time = autocorrelation_time(number)
+    effective = min(float(n), len(number) / time)
+    freedom = max(effective - 1, 3)
+    slow = _student(confidence, freedom) * weight * math.sqrt(float(number.var()) * time / len(number))
+    means = batch_means(series, _batches(n, effective))
+    batched = _student(confidence, len(means) - 1) * _standard_error(means)
     return Interval(
-        mean=float(series.mean()),
-        half_width=half_width,
+        mean=mean,
+        half_width=max(slow, batched),
         confidence=confidence,
-        batches=k,
-        batch_size=size,
-        reliable=passed and margin > 0,
+        effective_samples=effective,
+        reliable=effective >= RELIABLE,
     )
+
+
+def response_interval(response: npt.ArrayLike, number: Array, confidence: float = 0.95) -> Interval:
+    """Return the mean response time with its interval.
+
+    ``response``: response times of the jobs that arrived in a window, in the order of arrival, shape (n,), NaN is left
+    out; ``number``: the number of jobs in the system over the window, see ``number_over``.
+
+    By Little's law the mean response time is the mean number over the arrival rate, hence has its relative error. That
+    takes the arrivals that really came for the nominal ones: at low load, where response times are mere sizes, the
+    interval is up to sqrt(2) times too wide. Method: see ``mean_interval``.
+    """
+    series = np.asarray(response, dtype=np.float64)
+    series = series[np.isfinite(series)]
+    present = float(number.mean())
+    weight = float(series.mean()) / present if len(series) and present > 0 else 0.0
+    return mean_interval(series, number, weight, confidence)
 
 
 def replication_interval(means: Sequence[float | None], confidence: float = 0.95) -> Interval:
     """Return the mean of independent replications' means with Student's interval; None and NaN are left out."""
     values = np.array([mean for mean in means if mean is not None and math.isfinite(mean)])
     k = len(values)
-    half_width = None
-    if k > 1:
-        half_width = float(stats.t.ppf((1 + confidence) / 2, k - 1) * values.std(ddof=1) / math.sqrt(k))
+    half_width = _student(confidence, k - 1) * _standard_error(values) if k > 1 else None
     mean = float(values.mean()) if k else None
-    return Interval(mean=mean, half_width=half_width, confidence=confidence, batches=k, batch_size=1, reliable=k > 1)
+    return Interval(mean=mean, half_width=half_width, confidence=confidence, effective_samples=k, reliable=k > 1)
 
 
 def quantiles(
-    samples: npt.ArrayLike, probabilities: Sequence[float] = QUANTILES, confidence: float = 0.95
+    samples: npt.ArrayLike,
+    effective_samples: float,
+    probabilities: Sequence[float] = QUANTILES,
+    confidence: float = 0.95,
 ) -> list[Quantile]:
     """Return quantiles of a stationary, autocorrelated series with order-statistic intervals.
 
     For independent samples the number below the true quantile is binomial, which gives the ranks of the interval. Here
     the binomial law has as many trials as the series is worth independent ones: n times the ratio of the binomial
     variance to the variance that batch means find for the indicator of "at most the quantile", at most n (Woodruff,
-    JASA 47, 1952, with the variance of a dependent sample). ``samples`` as for ``mean_interval``.
+    JASA 47, 1952, with the variance of a dependent sample). ``samples`` as for ``mean_interval``, whose interval's
+    ``effective_samples`` say how long the batches must be.
     """
     series = np.asarray(samples, dtype=np.float64)
     series = series[np.isfinite(series)]
@@ -160,11 +209,10 @@ def quantiles(
     found = []
     for p in probabilities:
         value = float(np.quantile(ordered, p))
-        indicator = mean_interval(series <= value, confidence)
-        worth = n
-        if indicator.half_width:
-            standard_error = indicator.half_width / stats.t.ppf((1 + confidence) / 2, indicator.batches - 1)
-            worth = max(1, min(n, round(p * (1 - p) / standard_error**2)))
+        means = batch_means((series <= value).astype(np.float64), _batches(n, effective_samples))
+        # The binomial law below takes the error for known, for which Student's quantile over the normal one makes up.
+        error = _standard_error(means) * _student(confidence, max(1, len(means) - 1)) / _student(confidence, math.inf)
+        worth = max(1, min(n, round(p * (1 - p) / error**2))) if error > 0 else n
         below = int(stats.binom.ppf((1 - confidence) / 2, worth, p))
         above = int(stats.binom.ppf((1 + confidence) / 2, worth, p)) + 1
         low = float(ordered[max(0, math.floor(below * n / worth) - 1)]) if below > 0 else None
@@ -255,3 +303,33 @@ def departures(columns: Mapping[str, npt.NDArray[Any]]) -> Array:
     outcome = columns["outcome"]
     left = np.where(outcome == COMPLETED, columns["arrival"] + columns["response"], columns["arrival"])
     return np.where(outcome == IN_SYSTEM, np.inf, left)
+
+
+def number_over(columns: Mapping[str, npt.NDArray[Any]], window: tuple[float, float]) -> Array:
+    """Return the number of jobs in the system, averaged over 256 equal slices of a window; 0 if the window is empty.
+
+    ``columns`` as in ``records.COLUMNS``, of all jobs: those that came before the window may be there still.
+    """
+    start, stop = window
+    if not start < stop:
+        return np.zeros(SLICES)
+    return number_in_system(columns["arrival"], departures(columns), np.linspace(start, stop, SLICES + 1))
+
+
+def _constant(series: Array) -> bool:
+    """Whether there are fewer than 3 values, or they differ by no more than rounding."""
+    return len(series) < 3 or float(np.ptp(series)) <= 1e-12 * max(1.0, float(np.max(np.abs(series))))
+
+
+def _batches(samples: int, effective_samples: float) -> int:
+    return min(samples, max(FEWEST_BATCHES, min(MOST_BATCHES, int(effective_samples / TIMES_PER_BATCH))))
+
+
+def _student(confidence: float, freedom: float) -> float:
+    return float(stats.t.ppf((1 + confidence) / 2, freedom))
+
+
+def _standard_error(independent: Array) -> float:
+    """Of their mean; 0 for a single one, which doesn't show any."""
+    k = len(independent)
+    return float(independent.std(ddof=1)) / math.sqrt(k) if k > 1 else 0.0

@@ -16,9 +16,10 @@ from testbed.measure.statistics import (
     Interval,
     Quantile,
     QueueLengths,
-    mean_interval,
     mser5,
+    number_over,
     quantiles,
+    response_interval,
     time_average_queue_length,
 )
 from testbed.measure.verdict import Nominal, Verdict, judge
@@ -106,6 +107,7 @@ def summarise(
     done = jobs["outcome"] == COMPLETED
     outcomes = {name: int(np.count_nonzero(jobs["outcome"] == code)) for code, name in enumerate(OUTCOMES)}
     response = jobs["response"][done]
+    interval = response_interval(response, number_over(columns, window))
     accounting = check(columns, measurements.counters["jobs arrived"])
     probes_per_job = _mean(jobs["probes"])
     pathwise = None if twin is None else compare(columns, twin.columns, window)
@@ -118,8 +120,8 @@ def summarise(
         window=window,
         accounting=accounting,
         outcomes=outcomes,
-        response=mean_interval(response),
-        response_quantiles=quantiles(response),
+        response=interval,
+        response_quantiles=quantiles(response, interval.effective_samples),
         inherent_mean=_mean(jobs["inherent"][done]),
         queueing_delay_mean=_mean(response - jobs["inherent"][done]),
         wait_mean=_mean(jobs["wait"][done]),

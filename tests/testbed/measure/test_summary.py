@@ -54,6 +54,12 @@ def test_mean_response_covers_mm1(summary):
     assert abs(summary.response.mean - 10 / 3) < 6 * summary.response.half_width
 
 
+def test_a_run_of_a_few_autocorrelation_times_says_that_it_is_short(summary):
+    # 250 time units at load 0.7 are seven times 2 (1 + load) / (1 - load)^2.
+    assert 2 < summary.response.effective_samples < 30
+    assert not summary.response.reliable
+
+
 def test_json_holds_no_nan_and_reads_back_equal(summary):
     text = encode([summary, summary])
     assert b"NaN" not in text
