@@ -22,8 +22,8 @@ from testbed.theory.validation import require_count
 def number_of_probes(tasks: int, probe_overhead: float, servers: float = math.inf) -> int:
     """Return m = min(N, ceil(k d - 1e-9)), the number of servers that a batch policy probes for a job.
 
-    The tolerance is there because 10 times 1.1 is 11.000000000000002. Raises ValueError for a probe overhead that is
-    not a finite number above 0, and for tasks below 1.
+    The tolerance is there because 100 times 1.1 is a little more than 110 in floats. Raises ValueError for
+    a probe overhead that is not a finite number above 0, and for tasks below 1.
     """
     require_count("tasks", tasks)
     if not (math.isfinite(probe_overhead) and probe_overhead > 0):

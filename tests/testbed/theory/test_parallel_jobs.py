@@ -147,8 +147,8 @@ def test_many_tasks_approach_their_limit(policy: str) -> None:
     assert errors[2] < 0.01
 
 
-@pytest.mark.parametrize("load", [0.5, 0.9, 0.99])
-@pytest.mark.parametrize("level", [1, 2, 5])
+@pytest.mark.parametrize("load", [0.5, 0.6, 0.7, 0.9, 0.99])
+@pytest.mark.parametrize("level", [1, 2, 3, 7])
 def test_probe_overhead_for_positions_is_where_the_longest_queue_steps_down(load: float, level: int) -> None:
     d = parallel_jobs.probe_overhead_for_positions(load, level)
     assert parallel_jobs.largest_queue_length(load, d) == level
@@ -207,7 +207,7 @@ def test_probe_overhead_is_what_is_realised() -> None:
     assert mean_field("per-task-power-of-kd", 0.5, 4, 2).probe_overhead == 8
     assert mean_field("per-task-power-of-d", 0.5, 4, 1.3).probe_overhead == 1.3
     assert mean_field("random", 0.5, 4).probe_overhead == 0
-    assert parallel_jobs.number_of_probes(10, 1.1) == 11
+    assert parallel_jobs.number_of_probes(100, 1.1) == 110  # 100 * 1.1 is a little more
     assert parallel_jobs.number_of_probes(10, 30, servers=50) == 50
 
 
@@ -217,7 +217,8 @@ def test_probe_overhead_needed_is_the_least_that_reaches_the_target() -> None:
     assert d == m / 12
     assert mean_field("batch-filling", 0.9, 12, d).relative_queueing_delay <= 0.3
     assert mean_field("batch-filling", 0.9, 12, (m - 1) / 12).relative_queueing_delay > 0.3
-    assert parallel_jobs.probe_overhead_needed(14, 12, 0.9, 0.3) == math.inf
+    assert parallel_jobs.probe_overhead_needed(m, 12, 0.9, 0.3) == d
+    assert parallel_jobs.probe_overhead_needed(m - 1, 12, 0.9, 0.3) == math.inf
 
 
 @pytest.mark.parametrize("level", [1, 3, 10])
@@ -277,7 +278,7 @@ def test_regime_prints_every_quantity_and_the_unknown_constants() -> None:
 
 
 def test_bounds_on_filling_hold_in_the_mean_field() -> None:
-    for servers, tasks, load, d in ((64, 17, 0.7, 3.0), (1000, 20, 0.9, 2.0), (4096, 69, 0.9, 1.0)):
+    for servers, tasks, load, d in ((256, 17, 0.9, 0.8), (1000, 20, 0.9, 2.0), (4096, 69, 0.9, 1.0)):
         found = regime(servers, tasks, load, d)
         level = max(1, round(math.log(tasks)))
         exact = found.value(f"P(FILL_{level} fails)")
@@ -285,6 +286,8 @@ def test_bounds_on_filling_hold_in_the_mean_field() -> None:
         bound = found.value(f"bound on P(FILL_{level} fails)")
         assert exact <= bound
         assert finite <= bound
+        # Probing a few of many servers without replacement is nearly independent; it avoids a little of the bad luck.
+        assert 0.5 * exact < finite < exact
 
 
 # Bad values.
