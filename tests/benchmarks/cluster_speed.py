@@ -16,8 +16,6 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from testbed.theory.predict import Prediction
-
 import testbed
 from testbed.cluster.process import LiveRecords
 from testbed.measure.histogram import LogHistogram
@@ -25,6 +23,7 @@ from testbed.protocol import BATCH, AnyMessage, Assign, Done, Encoder, FrameRead
 from testbed.runtime.realtime import RealTimeRuntime
 from testbed.runtime.system import Source, build_dispatcher, build_workload
 from testbed.scenario import Scenario, load
+from testbed.theory.predict import Prediction
 
 SERVERS = (1000, 2500, 4000, 5000)
 
