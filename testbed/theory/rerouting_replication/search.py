@@ -86,7 +86,7 @@ def least(objective: Callable[[Floats], float], starts: list[Floats], step: floa
     found = [_simplex_search(objective, start, step, 30 * dimensions) for start in starts]
     value, best = min(found, key=lambda pair: pair[0])
     for size in (step / 10, step / 1000):
-        value, best = _simplex_search(objective, best, size, 200 * dimensions)
+        value, best = _simplex_search(objective, best, size, 120 * dimensions)
     return value, best
 
 

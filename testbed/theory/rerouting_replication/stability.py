@@ -34,6 +34,7 @@ from testbed.theory.rerouting_replication.usage import usage_table
 Floats = npt.NDArray[np.float64]
 
 _FORBIDDEN = 1e150  # the cost of an assignment to a pool that can't serve the job
+_EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # as small as allowed
 _STARTS = 5  # local searches
 #: Grid points per threshold, by the number of thresholds of one pool; five or more have 3.
 _POINTS = {1: 41, 2: 15, 3: 8, 4: 5}
@@ -78,6 +79,8 @@ def stability_bound(model: Model, policy: Policy, knowledge: Knowledge = "nothin
     tau = _best(model, policy, Q)
     costs = np.stack([_costs(model, policy, s, tau[s][None], Q)[0] for s in range(len(model.pools))])
     cost, beta, prices = _programme(costs)
+    if len(costs) == 2:
+        cost = float(dual_value(*costs))
     return StabilityBound(1 / cost if cost < _FORBIDDEN else 0.0, beta @ Q.T, tau, prices / model.n)
 
 
@@ -185,7 +188,7 @@ def _programme(costs: Floats) -> tuple[float, Floats, Floats]:
     shares = np.hstack([np.tile(np.eye(signals), pools), np.zeros((signals, 1))])
     bounds = [(0.0, 0.0 if no else 1.0) for no in forbidden.ravel()] + [(None, None)]
     target = np.append(np.zeros(pools * signals), 1.0)
-    solution = linprog(target, load, np.zeros(pools), shares, np.ones(signals), bounds, method="highs")
+    solution = linprog(target, load, np.zeros(pools), shares, np.ones(signals), bounds, options=_EXACT)
     beta = np.clip(solution.x[:-1].reshape(pools, signals), 0.0, 1.0)
     beta /= beta.sum(axis=0)
     # The largest load of this very assignment: the solver's own value may be off by its tolerance.
