@@ -7,8 +7,9 @@ from math import nan
 from typing import Any, ClassVar, Protocol
 
 from dispatchers.policy import Policy
+from dispatchers.recovery import Recovery
 from testbed.agent import Agent, Environment
-from testbed.protocol import Assign, Done, Dropped, Idle, Message, Probe, ProbeReply
+from testbed.protocol import Assign, Done, Dropped, Idle, Message, Missing, Moved, Noticed, Probe, ProbeReply
 
 
 class Ledger(Protocol):
@@ -37,15 +38,15 @@ class Ticket:
     """What the dispatcher knows of a job in the system."""
 
     __slots__ = (
+        "again",
         "arrival",
+        "at",
         "dropped",
         "inherent",
         "kind",
         "lag",
-        "placed",
         "probes",
         "remaining",
-        "server",
         "sizes",
         "wait",
     )
@@ -55,12 +56,12 @@ class Ticket:
         self.lag = lag
         self.kind = kind
         self.sizes = sizes
-        self.placed = 0  # tasks placed so far
+        self.at: list[int] = []  # by task that was placed: the server that has it
+        self.again: list[int] = []  # tasks to be placed once more
         self.remaining = len(sizes)  # tasks not yet done
         self.probes = 0
         self.inherent = 0.0
         self.wait = 0.0
-        self.server = -1
         self.dropped = False
 
 
@@ -71,7 +72,12 @@ class Dispatcher(Agent):
     receipt of its last ``Done``, both on this dispatcher's clock (DESIGN, rules 6 and 7).
     """
 
-    HANDLES: ClassVar[dict[type[Message], str]] = {Done: "on_done", Dropped: "on_dropped", Idle: "on_idle"}
+    HANDLES: ClassVar[dict[type[Message], str]] = {
+        Done: "on_done",
+        Dropped: "on_dropped",
+        Idle: "on_idle",
+        Moved: "on_moved",
+    }
 
     def __init__(
         self,
@@ -83,6 +89,7 @@ class Dispatcher(Agent):
         policy: type[Policy],
         parameters: Any,
         ledger: Ledger,
+        recovers: bool = False,
     ) -> None:
         super().__init__(env, address)
         self.index = index
@@ -91,11 +98,16 @@ class Dispatcher(Agent):
         self.policy = policy(parameters, self)
         self.handlers[ProbeReply] = self.policy.on_probe_reply
         self.in_system: dict[int, Ticket] = {}
+        self._lost: list[tuple[int, int]] = []
         self.arrived = 0
         self.probes = 0
         self._ledger = ledger
         self._policy_on_done = self.policy.on_done
         self._place = self.policy.place
+        self.recovery = Recovery(self) if recovers else None
+        if self.recovery is not None:
+            self.handlers[Noticed] = self.recovery.on_noticed
+            self.handlers[Missing] = self.recovery.on_missing
 
     def arrive(self, job: int, kind: int, sizes: Sequence[float]) -> None:
         """Take a job whose intended arrival time is now."""
@@ -115,10 +127,47 @@ class Dispatcher(Agent):
     def assign(self, job: int, server: int) -> None:
         """Place the next task of a job on a server."""
         ticket = self.in_system[job]
-        task = ticket.placed
-        ticket.placed = task + 1
-        ticket.server = server
+        task = len(ticket.at)
+        ticket.at.append(server)
         self.env.send(Assign(server, self.address, job, task, ticket.kind, ticket.sizes[task]))
+
+    def on_moved(self, moved: Moved) -> None:
+        """Note that a task has gone to another server."""
+        at = self.in_system[moved.job].at
+        self.policy.on_moved(at[moved.task], moved.sender)
+        at[moved.task] = moved.sender
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Note that servers ``first`` to ``last`` have died; dispatch again what they had, if the scenario says so."""
+        if self.recovery is not None and (first, last) not in self._lost:
+            self._lost.append((first, last))
+            # From now on every probe and every assignment is looked at; before the first death none is.
+            self.probe = self._probe_if_alive  # type: ignore[method-assign]
+            self.assign = self._assign_alive  # type: ignore[method-assign]
+            self.recovery.on_lost(first, last)
+
+    def _probe_if_alive(self, server: int, job: int) -> None:
+        assert self.recovery is not None
+        if not self.recovery.probe(server, job):
+            Dispatcher.probe(self, server, job)
+
+    def _assign_alive(self, job: int, server: int) -> None:
+        assert self.recovery is not None
+        chosen = self.recovery.instead_of(server)
+        ticket = self.in_system[job]
+        if ticket.again:
+            task = ticket.again.pop()
+            ticket.at[task] = chosen
+            self.env.send(Assign(chosen, self.address, job, task, ticket.kind, ticket.sizes[task]))
+        else:
+            Dispatcher.assign(self, job, chosen)
+        if chosen != server:
+            self.policy.on_moved(server, chosen)
+
+    def place_again(self, job: int, task: int) -> None:
+        """Have the policy place a task once more; jobs have one task, so that placing the job is placing the task."""
+        self.in_system[job].again.append(task)
+        self._place(job)
 
     def on_done(self, done: Done) -> None:
         """Note a finished task; with the last one the job is done."""
@@ -162,10 +211,10 @@ class Dispatcher(Agent):
             ticket.wait if completed else nan,
             response - last_at_server if completed else nan,
             ticket.probes,
-            ticket.server,
+            ticket.at[-1] if ticket.at else -1,
         )
 
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write a record for every job still here; it is lost if ``is_lost(server)`` says that its server has died."""
         for job, ticket in list(self.in_system.items()):
-            self._end(job, ticket, 2 if ticket.server >= 0 and is_lost(ticket.server) else 3)
+            self._end(job, ticket, 2 if any(is_lost(server) for server in ticket.at) else 3)

@@ -41,6 +41,11 @@ class JoinIdleQueue(Policy):
             server = int(draw * dispatcher.servers)
         dispatcher.assign(job, server)
 
+    def on_lost(self, first: int, last: int) -> None:
+        """Strike the dead servers off the list."""
+        for server in [server for server in self.listed if first <= server <= last]:
+            self.listed.remove(server)
+
     def on_idle(self, server: int) -> None:
         """List the server."""
         self.listed.add(server)

@@ -41,8 +41,18 @@ class LeastOutstanding(Policy):
 
     def on_done(self, done: Done) -> None:
         """Lower the server's count."""
-        count = self._counts[done.sender] - 1
-        self._move(done.sender, count)
+        self._lower(done.sender)
+
+    def on_moved(self, old: int, new: int) -> None:
+        """Count the task at its new server."""
+        self._move(new, self._counts[new] + 1)
+        self._lower(old)
+        while not self._groups[self._least]:
+            self._least += 1
+
+    def _lower(self, server: int) -> None:
+        count = self._counts[server] - 1
+        self._move(server, count)
         self._least = min(self._least, count)
 
     def _move(self, server: int, count: int) -> None:

@@ -78,5 +78,11 @@ class Policy:
     def on_done(self, done: Done) -> None:
         """Note that ``done.sender`` has finished, or dropped, a task that this dispatcher placed."""
 
+    def on_moved(self, old: int, new: int) -> None:
+        """Note that a task of this dispatcher has moved from server ``old`` to server ``new``."""
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Note that servers ``first`` to ``last`` have died: the dispatcher probes and assigns others in their place."""
+
     def on_idle(self, server: int) -> None:
         """Note that a server has reported that it is idle."""

@@ -24,6 +24,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dispatchers.policy import Policy
+from dispatchers.recovery import UNREACHABLE
 from testbed.protocol import ProbeReply
 
 if TYPE_CHECKING:
@@ -76,6 +77,13 @@ class ProbingPolicy(Policy):
         if len(queue_lengths) == len(question.servers):
             del self._open[reply.job]
             self.decide(question)
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Take the dead servers' replies as given."""
+        for question in list(self._open.values()):
+            for server in question.servers:
+                if first <= server <= last and server not in question.queue_lengths:
+                    self.on_probe_reply(ProbeReply(self.dispatcher.address, server, question.job, UNREACHABLE))
 
     def _limit(self, question: Question) -> None:
         env = self.dispatcher.env

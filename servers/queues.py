@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -17,6 +18,14 @@ class Discipline(Protocol[T]):
     def pop(self) -> T:
         """Remove and return the task to serve next; raises IndexError when the line is empty."""
 
+    def pop_newest(self) -> T:
+        """Remove and return the task that came last; raises IndexError when the line is empty."""
+
+    def remove(self, task: T, /) -> None:
+        """Remove a task; raises ValueError when it does not wait here."""
+
+    def __iter__(self) -> Iterator[T]: ...
+
     def __len__(self) -> int: ...
 
 
@@ -27,3 +36,4 @@ class FirstComeFirstServed(deque[T]):
 
     push = deque.append
     pop = deque.popleft
+    pop_newest = deque.pop

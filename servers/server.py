@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
+from servers.balancer import Balancer
 from servers.queues import Discipline, FirstComeFirstServed
 from testbed.agent import Agent, Environment
-from testbed.protocol import Assign, Done, Dropped, Idle, Message, Probe, ProbeReply
+from testbed.protocol import Assign, Done, Dropped, Idle, Message, MovedTask, Noticed, Probe, ProbeReply
 
 
 class QueueLengthMeter(Protocol):
@@ -28,7 +29,7 @@ class Server(Agent):
     ``speeds[k]`` is the speed for type-k tasks. ``idle_report_to`` lists the dispatchers of which one, chosen
     uniformly, is told whenever the server becomes idle; empty where the policy needs no such reports. A report stands
     until its dispatcher uses it by placing a task: while one stands the server makes no other, so it is known as idle
-    to at most one dispatcher (Lu et al. 2011).
+    to at most one dispatcher (Lu et al. 2011). ``dispatchers`` are told when the server notices the death of others.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {Assign: "on_assign", Probe: "on_probe"}
@@ -42,14 +43,18 @@ class Server(Agent):
         meter: QueueLengthMeter,
         buffer: int | None = None,
         idle_report_to: Sequence[int] = (),
+        dispatchers: Sequence[int] = (),
     ) -> None:
         super().__init__(env, address)
         self.queue_length = 0  # tasks at the server, the one in service included
-        self._waiting: Discipline[tuple[float, Assign]] = FirstComeFirstServed()
+        #: Each with the time of its arrival here, and how long it had waited elsewhere before.
+        self._waiting: Discipline[tuple[float, float, Assign]] = FirstComeFirstServed()
+        self._balancer: Balancer | None = None
         self._slownesses = [1.0 / speed for speed in speeds]
         self._meter = meter
         self._buffer = buffer if buffer is not None else float("inf")
         self._idle_report_to = idle_report_to
+        self._dispatchers = dispatchers
         self._reported_to: int | None = None
         if idle_report_to:
             self._choose = env.stream(f"server/{address}/idle reports").integer
@@ -59,8 +64,20 @@ class Server(Agent):
         self._finish = self.on_finish
 
     def start(self) -> None:
-        """Report as idle, where reports are asked for."""
-        self._report_idle()
+        """Begin idle."""
+        self._become_idle()
+
+    def attach(self, balancer: Balancer) -> None:
+        """Let ``balancer`` move waiting tasks from and to this server."""
+        self._balancer = balancer
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Note that servers ``first`` to ``last`` have died."""
+        if self._balancer is not None:
+            self._balancer.on_lost(first, last)
+        else:
+            for dispatcher in self._dispatchers:
+                self.env.send(Noticed(dispatcher, self.address, first, last))
 
     def on_probe(self, probe: Probe) -> None:
         """Answer with the queue length."""
@@ -79,9 +96,11 @@ class Server(Agent):
             env.send(Dropped(task.sender, self.address, task.job, task.task))
             return
         else:
-            self._waiting.push((now, task))
+            self._waiting.push((now, 0.0, task))
         self.queue_length = length + 1
         self._meter.change(length, length + 1, now)
+        if self._balancer is not None:
+            self._balancer.on_arrival(length, task.job, task.task)
 
     def _serve(self, task: Assign, wait: float, now: float) -> None:
         self._in_service = task
@@ -99,10 +118,57 @@ class Server(Agent):
         self.queue_length = length - 1
         self._meter.change(length, length - 1, now)
         if length > 1:
-            arrived, task = self._waiting.pop()
-            self._serve(task, now - arrived, now)
+            arrived, waited, task = self._waiting.pop()
+            self._serve(task, now - arrived + waited, now)
+            if length == 2 and self._balancer is not None:
+                self._balancer.on_none_waiting()
         else:
-            self._report_idle()
+            self._become_idle()
+
+    def _become_idle(self) -> None:
+        self._report_idle()
+        if self._balancer is not None:
+            self._balancer.on_idle()
+
+    # --- moving waiting tasks ---
+
+    def release(self, newest: bool) -> MovedTask:
+        """Give up a waiting task, the newest or the oldest. Raises IndexError when none waits."""
+        return self._released(self._waiting.pop_newest() if newest else self._waiting.pop())
+
+    def release_task(self, job: int, task: int) -> MovedTask | None:
+        """Give up a certain task, or return None when it does not wait here any more."""
+        for item in self._waiting:
+            if item[2].job == job and item[2].task == task:
+                self._waiting.remove(item)
+                return self._released(item)
+        return None
+
+    def _released(self, item: tuple[float, float, Assign]) -> MovedTask:
+        now = self.env.now
+        arrived, waited, task = item
+        length = self.queue_length
+        self.queue_length = length - 1
+        self._meter.change(length, length - 1, now)
+        return MovedTask(task.sender, task.job, task.task, task.kind, task.size, now - arrived + waited)
+
+    def is_waiting(self, job: int, task: int) -> bool:
+        """Whether a certain task waits here."""
+        return any(item.job == job and item.task == task for _, _, item in self._waiting)
+
+    def take(self, moved: MovedTask) -> None:
+        """Own a task that has come from another server, where it waited ``moved.waited``."""
+        now = self.env.now
+        task = Assign(self.address, moved.dispatcher, moved.job, moved.task, moved.kind, moved.size)
+        length = self.queue_length
+        if length == 0:
+            self._serve(task, moved.waited, now)
+        else:
+            self._waiting.push((now, moved.waited, task))
+        self.queue_length = length + 1
+        self._meter.change(length, length + 1, now)
+        if self._balancer is not None:
+            self._balancer.on_arrival(length, task.job, task.task)
 
     def _report_idle(self) -> None:
         if self._idle_report_to and self._reported_to is None:

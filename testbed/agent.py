@@ -68,3 +68,6 @@ class Agent:
 
     def start(self) -> None:
         """Act at time 0, before any message; the default does nothing."""
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Note that the servers at addresses ``first`` to ``last`` have died; the default does nothing."""

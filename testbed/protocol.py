@@ -70,7 +70,99 @@ class Idle(Message, tag=6):
     """A server reports to a dispatcher that it has become idle."""
 
 
-AnyMessage = Probe | ProbeReply | Assign | Done | Dropped | Idle
+class Steal(Message, tag=7):
+    """An idle server asks another for waiting tasks. ``exchange`` numbers the asking server's exchanges."""
+
+    exchange: int
+
+
+class Offer(Message, tag=8):
+    """A server with waiting tasks asks another whether it is idle, and if so to keep itself free for one."""
+
+    exchange: int
+
+
+class Accepted(Message, tag=9):
+    """The server that was offered a task is idle, and waits for it."""
+
+    exchange: int
+
+
+class Refused(Message, tag=10):
+    """No: the server has no waiting task to be stolen, or is not idle, or is promised to another."""
+
+    exchange: int
+
+
+class Withdrawn(Message, tag=11):
+    """The offered task has started where it was; the server that waits for it is free again."""
+
+    exchange: int
+
+
+class MovedTask(msgspec.Struct, array_like=True, gc=False):
+    """A waiting task on its way to another server: what its Assign said, and how long it has waited so far."""
+
+    dispatcher: int
+    job: int
+    task: int
+    kind: int
+    size: float
+    waited: float
+
+
+class Transfer(Message, tag=12, gc=True):
+    """Waiting tasks move to the addressee, which owns them from its receipt on."""
+
+    exchange: int
+    tasks: list[MovedTask]
+
+
+class Received(Message, tag=13):
+    """The tasks of an exchange have arrived; their former server may forget them."""
+
+    exchange: int
+
+
+class Moved(Message, tag=14):
+    """A server tells the dispatcher of a task that the task is now its own."""
+
+    job: int
+    task: int
+
+
+class Missing(Message, tag=15):
+    """A server tells the dispatcher of a task that it had sent the task to a server that has died since."""
+
+    job: int
+    task: int
+
+
+class Noticed(Message, tag=16):
+    """A server tells a dispatcher that it will hear no more from servers ``first`` to ``last``, which have died."""
+
+    first: int
+    last: int
+
+
+AnyMessage = (
+    Probe
+    | ProbeReply
+    | Assign
+    | Done
+    | Dropped
+    | Idle
+    | Steal
+    | Offer
+    | Accepted
+    | Refused
+    | Withdrawn
+    | Transfer
+    | Received
+    | Moved
+    | Missing
+    | Noticed
+)
 
 #: Decodes a frame's body.
 BATCH: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(list[AnyMessage])

@@ -268,7 +268,7 @@ class _Dispatcher(Dispatcher):
         ticket = self.in_system.get(job)
         if ticket is None:
             raise self._trial.broken(f"places job {job}, which has ended or is not its dispatcher's")
-        if ticket.placed == ticket.tasks:
+        if len(ticket.at) == ticket.tasks:
             raise self._trial.broken(f"places job {job} a second time")
         self._unsealed(super().assign, job, server)
 
@@ -320,7 +320,7 @@ def _run(policy: type[Policy], parameters: Any, system: System, silent: frozense
         raise trial.broken(f"fails with {error!r}") from error
     for dispatcher in dispatchers:
         for job, ticket in dispatcher.in_system.items():
-            if not ticket.placed:
+            if not ticket.at:
                 raise trial.broken(f"never places job {job}")
     columns = records.columns()
     ended = Counter(columns["job"].tolist())

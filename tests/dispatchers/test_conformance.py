@@ -171,7 +171,7 @@ class PlacesAgainOnALateReply(HasATimeoutAndIgnoresIt):
 
     def give_up(self, job):
         ticket = self.dispatcher.in_system.get(job)
-        if ticket is not None and not ticket.placed:
+        if ticket is not None and not ticket.at:
             self.dispatcher.assign(job, 0)
 
 

@@ -1,0 +1,329 @@
+"""How servers move waiting tasks among themselves: the protocol of stealing and sharing, without the question when.
+
+A balancer belongs to one server. Its *triggers* (servers.triggers) decide when to ask; the balancer asks, answers, moves
+the tasks and survives every race:
+
+* an answer that is stale: the thief has got work meanwhile (the stolen task then queues: counted as late), or the
+  offered task has started meanwhile (the offer is withdrawn);
+* two thieves at one victim, two offers to one idle server: each is answered by the state at its own arrival, and an
+  accepted offer keeps the idle server for one task;
+* the death of the other side, in every state (servers.exchange).
+
+Source of the two policies: Van Houdt, "Randomized Work Stealing versus Sharing in Large-scale Systems with
+Non-exponential Job Sizes", IEEE/ACM ToN 27(5), 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+from servers.exchange import Event, Exchange, State
+from testbed.protocol import (
+    Accepted,
+    Message,
+    Missing,
+    Moved,
+    Noticed,
+    Offer,
+    Probe,
+    ProbeReply,
+    Received,
+    Refused,
+    Steal,
+    Transfer,
+    Withdrawn,
+)
+
+if TYPE_CHECKING:
+    from servers.server import Server
+
+# What is counted: indices into ``Tally.counts``.
+PROBES: Final = 0  # questions sent: Steal and Offer, or the queue-length probes that precede a Steal
+YES: Final = 1  # of these, answered by tasks, or by the promise to take one
+NO: Final = 2
+MOVED: Final = 3  # tasks moved
+LATE: Final = 4  # of these, on arrival at a server that had got work meanwhile
+WITHDRAWN: Final = 5  # offers accepted when no task waited any more
+COUNTED: Final = ("balancing probes", "answered yes", "answered no", "tasks moved", "moved too late", "withdrawn")
+
+
+class Tally(Protocol):
+    """Where a balancer counts (testbed.measure.records.Occupancy)."""
+
+    counts: list[int]
+
+
+class Trigger:
+    """Decides when its server asks: one method per event; by default it does nothing."""
+
+    def on_idle(self) -> None:
+        """The server has become idle."""
+
+    def on_busy(self) -> None:
+        """The idle server has got a task."""
+
+    def on_queued(self, job: int, task: int) -> None:
+        """A task has arrived that must wait; it may be the first one that waits."""
+
+    def on_none_waiting(self) -> None:
+        """The last waiting task has left the queue."""
+
+    def on_failed(self, exchange: Exchange) -> None:
+        """An exchange that this server began has failed."""
+
+
+class Balancer:
+    """One server's part in moving tasks.
+
+    ``servers``: number of servers in the cluster, at addresses 0..servers-1; ``dispatchers``: addresses of the
+    dispatchers. ``half``: a thief gets half of the waiting tasks, rounded up, instead of one. ``choices``: a thief first
+    asks so many others for their queue length and steals from the longest. ``newest``: which waiting task moves first.
+    """
+
+    HANDLES: ClassVar[dict[type[Message], str]] = {
+        Steal: "on_steal",
+        Offer: "on_offer",
+        Accepted: "on_accepted",
+        Refused: "on_refused",
+        Withdrawn: "on_withdrawn",
+        Transfer: "on_transfer",
+        Received: "on_received",
+        ProbeReply: "on_probe_reply",
+    }
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        servers: int,
+        dispatchers: Sequence[int],
+        tally: Tally,
+        half: bool = False,
+        choices: int = 1,
+        newest: bool = True,
+    ) -> None:
+        self.server = server
+        self.env = server.env
+        self.address = server.address
+        self.rng = server.env.stream(f"server/{server.address}/balancing")
+        self.triggers: list[Trigger] = []
+        self.exchanges: dict[int, Exchange] = {}  # the open ones, by number
+        self._servers = servers
+        self._dispatchers = dispatchers
+        self._counts = tally.counts
+        self._half = half
+        self._choices = min(choices, servers - 1)
+        self._newest = newest
+        self._next_number = server.address
+        self._promised_to: Exchange | None = None
+        self._lost: list[range] = []
+        self._surveys: dict[int, dict[int, int]] = {}  # by exchange: queue lengths heard of, -1 while unknown
+        server.handlers.update({kind: getattr(self, method) for kind, method in self.HANDLES.items()})
+
+    # --- what happens at the server ---
+
+    def on_idle(self) -> None:
+        """The server has become idle."""
+        for trigger in self.triggers:
+            trigger.on_idle()
+
+    def on_arrival(self, found: int, job: int, task: int) -> None:
+        """A task has come to the server and found ``found`` tasks there."""
+        for trigger in self.triggers:
+            if found:
+                trigger.on_queued(job, task)
+            else:
+                trigger.on_busy()
+
+    def on_none_waiting(self) -> None:
+        """The last waiting task has left the queue."""
+        for trigger in self.triggers:
+            trigger.on_none_waiting()
+
+    # --- asking ---
+
+    def _number(self) -> int:
+        number = self._next_number
+        self._next_number = number + self._servers
+        return number
+
+    def _target(self) -> int:
+        """Return another server, uniformly chosen."""
+        other = self.rng.integer(self._servers - 1)
+        return other + (other >= self.address)
+
+    def _is_lost(self, server: int) -> bool:
+        return any(server in servers for servers in self._lost)
+
+    def steal(self, tries: int = 1) -> None:
+        """Ask another server for waiting tasks."""
+        if self._servers < 2:
+            return
+        if self._choices > 1:
+            self._survey(tries)
+            return
+        self._counts[PROBES] += 1
+        self._ask(Exchange(self._number(), self._target(), State.ASKING, tries))
+
+    def _ask(self, exchange: Exchange) -> None:
+        if self._is_lost(exchange.peer):
+            self._end_in_vain(exchange, Event.LOST)
+            return
+        self.exchanges[exchange.number] = exchange
+        self.env.send(Steal(exchange.peer, self.address, exchange.number))
+
+    def offer(self, tries: int = 1, about: tuple[int, int] | None = None) -> None:
+        """Ask another server whether it is idle and would take a waiting task, or the job and task of ``about``."""
+        if self._servers < 2:
+            return
+        self._counts[PROBES] += 1
+        exchange = Exchange(self._number(), self._target(), State.OFFERING, tries)
+        exchange.offered = about
+        if self._is_lost(exchange.peer):
+            self._end_in_vain(exchange, Event.LOST)
+            return
+        self.exchanges[exchange.number] = exchange
+        self.env.send(Offer(exchange.peer, self.address, exchange.number))
+
+    def _end_in_vain(self, exchange: Exchange, event: Event) -> None:
+        exchange.advance(event)
+        self._counts[NO] += 1
+        for trigger in self.triggers:
+            trigger.on_failed(exchange)
+
+    # --- choosing a victim by queue length ---
+
+    def _survey(self, tries: int) -> None:
+        number = self._number()
+        others = [s + (s >= self.address) for s in self.rng.sample(self._servers - 1, self._choices)]
+        others = [server for server in others if not self._is_lost(server)]
+        self._counts[PROBES] += self._choices
+        exchange = Exchange(number, others[0] if others else self._target(), State.ASKING, tries)
+        if not others:
+            self._end_in_vain(exchange, Event.LOST)
+            return
+        self.exchanges[number] = exchange
+        self._surveys[number] = dict.fromkeys(others, -1)
+        for server in others:
+            self.env.send(Probe(server, self.address, number))
+
+    def on_probe_reply(self, reply: ProbeReply) -> None:
+        """Note a queue length; with the last of them, steal from the longest queue."""
+        self._heard(reply.job, reply.sender, reply.queue_length)
+
+    def _heard(self, number: int, server: int, queue_length: int) -> None:
+        survey = self._surveys.get(number)
+        if survey is None or server not in survey:
+            return
+        survey[server] = queue_length
+        if -1 in survey.values():
+            return
+        del self._surveys[number]
+        exchange = self.exchanges.pop(number)
+        exchange.peer = max(survey, key=survey.__getitem__)  # the first of the longest: the order is random
+        self._counts[NO] += len(survey) - 1
+        if survey[exchange.peer] < 2 or self.server.queue_length:
+            self._end_in_vain(exchange, Event.REFUSED)
+        else:
+            self._ask(exchange)
+
+    # --- answering ---
+
+    def on_steal(self, steal: Steal) -> None:
+        """Hand over waiting tasks, or refuse."""
+        waiting = self.server.queue_length - 1
+        if waiting < 1:
+            self.env.send(Refused(steal.sender, self.address, steal.exchange))
+            return
+        exchange = Exchange(steal.exchange, steal.sender, State.SENT)
+        self.exchanges[exchange.number] = exchange
+        exchange.tasks = [self.server.release(self._newest) for _ in range(ceil(waiting / 2) if self._half else 1)]
+        self._send_tasks(exchange)
+
+    def on_offer(self, offer: Offer) -> None:
+        """Accept and wait for the task if idle and not promised to another; else refuse."""
+        if self.server.queue_length or self._promised_to is not None:
+            self.env.send(Refused(offer.sender, self.address, offer.exchange))
+            return
+        self._promised_to = Exchange(offer.exchange, offer.sender, State.PROMISED)
+        self.exchanges[offer.exchange] = self._promised_to
+        self.env.send(Accepted(offer.sender, self.address, offer.exchange))
+
+    # --- answers ---
+
+    def on_refused(self, refused: Refused) -> None:
+        """Note that this exchange came to nothing."""
+        self._end_in_vain(self.exchanges.pop(refused.exchange), Event.REFUSED)
+
+    def on_accepted(self, accepted: Accepted) -> None:
+        """Send the offered task if it still waits; else take the offer back."""
+        self._counts[YES] += 1
+        exchange = self.exchanges[accepted.exchange]
+        server = self.server
+        if exchange.offered is not None:
+            moved = server.release_task(*exchange.offered)
+        else:
+            moved = server.release(self._newest) if server.queue_length > 1 else None
+        if moved is None:
+            exchange.advance(Event.ACCEPTED_TOO_LATE)
+            del self.exchanges[accepted.exchange]
+            self._counts[WITHDRAWN] += 1
+            self.env.send(Withdrawn(exchange.peer, self.address, exchange.number))
+        else:
+            exchange.advance(Event.ACCEPTED)
+            exchange.tasks = [moved]
+            self._send_tasks(exchange)
+
+    def _send_tasks(self, exchange: Exchange) -> None:
+        self.env.send(Transfer(exchange.peer, self.address, exchange.number, list(exchange.tasks)))
+        if self.server.queue_length == 1:
+            self.on_none_waiting()
+
+    def on_withdrawn(self, withdrawn: Withdrawn) -> None:
+        """Stop waiting for the task that was offered."""
+        self.exchanges.pop(withdrawn.exchange).advance(Event.WITHDRAWN)
+        self._promised_to = None
+
+    def on_transfer(self, transfer: Transfer) -> None:
+        """Own the tasks from now on, and tell their former server and their dispatchers."""
+        exchange = self.exchanges.pop(transfer.exchange)
+        if exchange.state is State.ASKING:
+            self._counts[YES] += 1
+        exchange.advance(Event.TRANSFER)
+        if exchange is self._promised_to:
+            self._promised_to = None
+        self._counts[MOVED] += len(transfer.tasks)
+        if self.server.queue_length:
+            self._counts[LATE] += len(transfer.tasks)
+        self.env.send(Received(transfer.sender, self.address, transfer.exchange))
+        for task in transfer.tasks:
+            self.env.send(Moved(task.dispatcher, self.address, task.job, task.task))
+            self.server.take(task)
+
+    def on_received(self, received: Received) -> None:
+        """Forget the tasks that have arrived."""
+        self.exchanges.pop(received.exchange).advance(Event.RECEIVED)
+
+    # --- deaths ---
+
+    def on_lost(self, first: int, last: int) -> None:
+        """End all exchanges with servers ``first`` to ``last``, and tell the dispatchers what went with them."""
+        lost = range(first, last + 1)
+        self._lost.append(lost)
+        for number, survey in list(self._surveys.items()):
+            for server in [server for server in survey if server in lost]:
+                self._heard(number, server, 0)
+        for exchange in [exchange for exchange in self.exchanges.values() if exchange.peer in lost]:
+            del self.exchanges[exchange.number]
+            self._surveys.pop(exchange.number, None)
+            if exchange is self._promised_to:
+                self._promised_to = None
+            if exchange.state in (State.ASKING, State.OFFERING):
+                self._end_in_vain(exchange, Event.LOST)
+            elif exchange.advance(Event.LOST) is State.MISSING:
+                for task in exchange.tasks:
+                    self.env.send(Missing(task.dispatcher, self.address, task.job, task.task))
+        for dispatcher in self._dispatchers:
+            self.env.send(Noticed(dispatcher, self.address, first, last))
