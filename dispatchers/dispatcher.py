@@ -100,6 +100,7 @@ class Dispatcher(Agent):
         self.in_system: dict[int, Ticket] = {}
         self._lost: list[tuple[int, int]] = []
         self.arrived = 0
+        self.done_twice = 0  # tasks reported as done whose job had ended: it never happens, and is looked at
         self.probes = 0
         self._ledger = ledger
         self._policy_on_done = self.policy.on_done
@@ -171,8 +172,11 @@ class Dispatcher(Agent):
 
     def on_done(self, done: Done) -> None:
         """Note a finished task; with the last one the job is done."""
+        ticket = self.in_system.get(done.job)
+        if ticket is None:
+            self.done_twice += 1
+            return
         self._policy_on_done(done)
-        ticket = self.in_system[done.job]
         if done.service > ticket.inherent:
             ticket.inherent = done.service
         if done.wait > ticket.wait:

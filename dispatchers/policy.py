@@ -82,7 +82,7 @@ class Policy:
         """Note that a task of this dispatcher has moved from server ``old`` to server ``new``."""
 
     def on_lost(self, first: int, last: int) -> None:
-        """Note that servers ``first`` to ``last`` have died: the dispatcher probes and assigns others in their place."""
+        """Note that servers ``first`` to ``last`` have died; the dispatcher uses others in their place."""
 
     def on_idle(self, server: int) -> None:
         """Note that a server has reported that it is idle."""

@@ -1,7 +1,7 @@
 """How servers move waiting tasks among themselves: the protocol of stealing and sharing, without the question when.
 
-A balancer belongs to one server. Its *triggers* (servers.triggers) decide when to ask; the balancer asks, answers, moves
-the tasks and survives every race:
+A balancer belongs to one server. Its *triggers* (servers.triggers) decide when to ask; the balancer asks, answers,
+moves the tasks and survives every race:
 
 * an answer that is stale: the thief has got work meanwhile (the stolen task then queues: counted as late), or the
   offered task has started meanwhile (the offer is withdrawn);
@@ -39,14 +39,13 @@ from testbed.protocol import (
 if TYPE_CHECKING:
     from servers.server import Server
 
-# What is counted: indices into ``Tally.counts``.
+# What is counted: indices into ``Tally.counts``, whose names are testbed.measure.records.COUNTED.
 PROBES: Final = 0  # questions sent: Steal and Offer, or the queue-length probes that precede a Steal
 YES: Final = 1  # of these, answered by tasks, or by the promise to take one
 NO: Final = 2
 MOVED: Final = 3  # tasks moved
 LATE: Final = 4  # of these, on arrival at a server that had got work meanwhile
 WITHDRAWN: Final = 5  # offers accepted when no task waited any more
-COUNTED: Final = ("balancing probes", "answered yes", "answered no", "tasks moved", "moved too late", "withdrawn")
 
 
 class Tally(Protocol):
@@ -78,8 +77,9 @@ class Balancer:
     """One server's part in moving tasks.
 
     ``servers``: number of servers in the cluster, at addresses 0..servers-1; ``dispatchers``: addresses of the
-    dispatchers. ``half``: a thief gets half of the waiting tasks, rounded up, instead of one. ``choices``: a thief first
-    asks so many others for their queue length and steals from the longest. ``newest``: which waiting task moves first.
+    dispatchers. ``half``: a thief gets half of the waiting tasks, rounded up, instead of one. ``choices``: a thief
+    first asks so many others for their queue length and steals from the longest. ``newest``: which waiting task moves
+    first.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {

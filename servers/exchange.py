@@ -7,9 +7,9 @@ Each side keeps its own end of an exchange, in one of these states:
 * ``PROMISED``: it is idle, has accepted an offer and waits for the task
 * ``SENT``: it has sent tasks, which are the other's from their receipt on; it keeps a copy until it hears of that
 
-A task is owned by exactly one server at any time: its server until a Transfer is sent, the addressee from the Transfer's
-receipt on. In between the task is in the message alone, and the copy serves only to tell the task's dispatcher, should
-the addressee die, that the task went with it.
+A task is owned by exactly one server at any time: its server until a Transfer is sent, the addressee from the
+Transfer's receipt on. In between the task is in the message alone, and the copy serves only to tell the task's
+dispatcher, should the addressee die, that the task went with it.
 
 ``TRANSITIONS`` is the whole protocol; an event that it lacks cannot happen, and raises.
 """

@@ -1,8 +1,8 @@
 """When a server asks: the clocks and the events of work stealing and work sharing.
 
-* *Rate-based* (Van Houdt 2019): a clock that fires after independent Exp(r) gaps, while the server is idle (stealing), or
-  while it has waiting tasks (sharing). It starts when the condition begins to hold, with a full gap and not with a probe;
-  the next gap runs from the last probe, not from its answer; it stops when the condition ends.
+* *Rate-based* (Van Houdt 2019): a clock that fires after independent Exp(r) gaps, while the server is idle (stealing),
+  or while it has waiting tasks (sharing). It starts when the condition begins to hold, with a full gap and not with a
+  probe; the next gap runs from the last probe, not from its answer; it stops when the condition ends.
 * *Traditional*: at one event, when the server becomes idle (stealing), or when an arrival finds it busy (sharing, about
   the arriving task), up to ``max_probes`` probes one after another until one succeeds.
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.cluster.control import Records, Report
-from testbed.measure.records import COLUMNS
+from testbed.measure.records import COLUMNS, COUNTED
 
 
 def merge_records(pieces: Iterable[Records]) -> dict[str, npt.NDArray[np.generic]]:
@@ -40,3 +40,10 @@ def merge_occupancy(reports: Iterable[Report]) -> tuple[npt.NDArray[np.float64],
         total[:, : table.shape[1]] += table
     edges = np.array(tables[0].occupancy_edges[: slices + 1] if tables else [])
     return edges, total
+
+
+def merge_counted(reports: Iterable[Report]) -> npt.NDArray[np.int64]:
+    """Add up what the nodes' balancers had counted at each edge, (slices + 1, len(COUNTED))."""
+    tables = [report.counted for report in reports if report.counted]
+    edges = min((len(table) for table in tables), default=0)
+    return sum((np.array(table[:edges]) for table in tables), np.zeros((edges, len(COUNTED)), dtype=np.int64))

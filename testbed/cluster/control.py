@@ -35,6 +35,7 @@ class Hello(msgspec.Struct, tag=True):
     version: int
     token: str
     process: int
+    servers: tuple[int, int] | None = None  # of a node: the range of its servers' addresses
 
 
 class Setup(msgspec.Struct, tag=True):
@@ -105,6 +106,7 @@ class Report(msgspec.Struct, tag=True):
     counters: dict[str, int]
     occupancy_edges: list[float]
     occupancy: list[list[float]]
+    counted: list[list[int]]
 
 
 FromProcess = Hello | Ready | Linked | Progress | Records | Report

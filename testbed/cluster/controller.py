@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from testbed.cluster.collected import merge_counters, merge_occupancy, merge_records
+from testbed.cluster.collected import merge_counted, merge_counters, merge_occupancy, merge_records
 from testbed.cluster.control import (
     FROM_PROCESS,
     HELLO,
@@ -119,6 +119,7 @@ class Controller:
         self.scenario = scenario
         self.members: list[Member] = []
         self.failure: str | None = None
+        self.incidents: list[str] = []
         self.started = False
         self.interrupted = False
         self.rejected = 0  # connections from strangers
@@ -220,6 +221,13 @@ class Controller:
         if self._finishing or member.report is not None:
             return
         how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        if self.started and member.servers is not None and self.scenario.cluster.on_failure == "redispatch":
+            at = max((word.time for word in self.progress), default=0.0)
+            self.incidents.append(f"process {member.name} {how} at time {at:.1f}; the run went on without its servers")
+            if all(other.process.returncode is not None for other in self.members if other.servers is not None):
+                self._fail("all node processes have died")
+            self._notify()
+            return
         self._fail(f"process {member.name} {how}. Its last lines:{member.last_lines()}")
 
     def _fail(self, why: str) -> None:
@@ -345,7 +353,8 @@ class Controller:
             if trio.current_time() >= next_look:
                 next_look = trio.current_time() + OBSERVE_SECONDS
                 self._observe(self)
-            reached = min(member.progress.time if member.progress else 0.0 for member in self.members)
+            alive = [member for member in self.members if member.process.returncode is None]
+            reached = min((member.progress.time if member.progress else 0.0 for member in alive), default=0.0)
             drained = all(
                 member.progress is not None and member.progress.arrivals_over and not member.progress.in_system
                 for member in dispatchers
@@ -390,7 +399,9 @@ class Controller:
             occupancy_edges=edges,
             occupancy=occupancy,
             counters=counters,
+            counted=merge_counted(reports),
             processes=[report.process for report in reports],
             stopped_at=min(self.scenario.horizon, max((p.time for p in self.progress), default=0.0)),
             failure=self.failure,
+            incidents=self.incidents,
         )

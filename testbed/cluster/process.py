@@ -43,7 +43,7 @@ from testbed.cluster.control import (
     listen,
 )
 from testbed.measure.histogram import LogHistogram
-from testbed.measure.records import COLUMNS, COMPLETED, RESPONSE_BUCKETS, JobRecords, Occupancy, ProcessReport
+from testbed.measure.records import COLUMNS, COMPLETED, COUNTED, RESPONSE_BUCKETS, JobRecords, Occupancy, ProcessReport
 from testbed.metrics import serve_metrics
 from testbed.protocol import VERSION, Encoder, FrameReader, ProtocolError
 from testbed.runtime.connection import Connection
@@ -106,6 +106,7 @@ class ClusterProcess:
         self._channel = channel
         self.connections: list[Connection] = []
         self.rejected_frames = 0
+        self._finishing = False
         self._unit = scenario.run.time_unit_seconds
         self.lateness = LogHistogram(1e-6, 10.0, 1.15)
         self._alarm = wake_up()
@@ -165,14 +166,20 @@ class ClusterProcess:
             peer.close()
             return
         try:
-            peer.send(Encoder().frame(Hello(VERSION, self._token, self._number)))
+            peer.send(self._hello())
         except OSError:  # it has gone again
             peer.close()
             return
-        # Dispatcher processes come first: process i hosts dispatcher i.
-        dispatchers = self.scenario.cluster.dispatchers
-        addresses = [self.scenario.servers + hello.process] if hello.process < dispatchers else []
-        await self._converse(Connection(peer), addresses)
+        if hello.process == self._number:
+            # The far end of the process's connection to itself: what is sent on the near end comes out here.
+            await self._converse(Connection(peer), None)
+        else:
+            # Dispatcher processes come first: process i hosts dispatcher i.
+            dispatcher = self.scenario.servers + hello.process
+            await self._converse(Connection(peer), hello.servers or (dispatcher, dispatcher + 1))
+
+    def _hello(self) -> bytes:
+        return Encoder().frame(Hello(VERSION, self._token, self._number, self.setup.servers))
 
     def _reject(self, why: object) -> None:
         self.rejected_frames += 1
@@ -200,15 +207,16 @@ class ClusterProcess:
     async def link(self, address: Address, servers: tuple[int, int], nursery: trio.Nursery) -> None:
         """Connect to the node process at ``address``, which hosts ``servers``."""
         peer = await connect(address)
-        peer.send(Encoder().frame(Hello(VERSION, self._token, self._number)))
+        peer.send(self._hello())
         hello = await self._read_hello(peer)
         if hello is None or hello.version != VERSION or hello.token != self._token:
             raise ProtocolError(f"no process of this run listens at {address}")
-        nursery.start_soon(self._converse, Connection(peer), list(range(*servers)))
+        nursery.start_soon(self._converse, Connection(peer), servers)
 
-    async def _converse(self, connection: Connection, addresses: list[int]) -> None:
+    async def _converse(self, connection: Connection, addresses: tuple[int, int] | None) -> None:
+        """Talk over a connection until it ends; ``addresses`` is the range of the agents that are reached by it."""
         self.connections.append(connection)
-        self.runtime.link(connection, addresses)
+        self.runtime.link(connection, range(*addresses) if addresses else ())
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run_writer)
@@ -219,6 +227,8 @@ class ClusterProcess:
         finally:
             self.runtime.unlink(connection)
             connection.close()
+            if addresses and addresses[0] < self.scenario.servers and not self._finishing:
+                self.runtime.lose(addresses[0], addresses[1] - 1)
 
     # --- the controller's words ---
 
@@ -255,6 +265,7 @@ class ClusterProcess:
 
     async def finish(self, finish: Finish) -> None:
         """Stop arrivals, close the books, send records and report."""
+        self._finishing = True
         if self._source is not None:
             self._source.stop()
         if len(self._cpu) < 2:
@@ -288,18 +299,35 @@ class ClusterProcess:
                 counters={
                     "jobs arrived": self.dispatcher.arrived if self.dispatcher else 0,
                     "probes": self.dispatcher.probes if self.dispatcher else 0,
+                    **self._balancing(),
                     "messages": sum(connection.messages_sent for connection in self.connections),
                 },
                 occupancy_edges=edges.tolist(),
                 occupancy=occupancy.tolist(),
+                counted=self.occupancy.counted(),
             )
         )
+
+    def _balancing(self) -> dict[str, int]:
+        counters = dict(zip(COUNTED, self.occupancy.counts, strict=True)) if self.scenario.balance is not None else {}
+        if self.dispatcher is not None and self.dispatcher.recovery is not None:
+            counters["tasks dispatched again"] = self.dispatcher.recovery.dispatched_again
+            counters["tasks done twice"] = self.dispatcher.done_twice
+        return counters
 
     async def _send_records(self) -> None:
         columns = self.records.columns()
         for i in range(0, self.records.count, RECORDS_PER_PIECE):
             piece = {name: columns[name][i : i + RECORDS_PER_PIECE].tobytes() for name, _, _ in COLUMNS}
             await self._channel.send(Records(piece))
+
+    def _talks_to(self, node: int) -> bool:
+        """Whether this process begins a connection with the node process of that number.
+
+        Dispatchers talk to all nodes. Nodes talk to each other where tasks move, over one connection for each pair, and
+        a node to itself: every message crosses a socket, also between two servers of one process.
+        """
+        return self.dispatcher is not None or (self.scenario.balance is not None and node <= self._number)
 
     async def run(self) -> None:
         """Do what the controller says until it says Finish or goes away."""
@@ -311,8 +339,8 @@ class ClusterProcess:
             nursery.start_soon(self.serve_peers, listener, nursery)
             while (message := await self._channel.receive()) is not None:
                 if isinstance(message, Peers):
-                    if self.dispatcher is not None:
-                        for address, servers in message.nodes.values():
+                    for number, (address, servers) in message.nodes.items():
+                        if self._talks_to(number):
                             await self.link(address, servers, nursery)
                     await self._channel.send(Linked())
                 elif isinstance(message, Start):

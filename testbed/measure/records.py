@@ -21,6 +21,17 @@ RESPONSE_BUCKETS: Final = (1e-3, 1e5, 1.15)
 
 OUTCOMES: Final = ("completed", "dropped", "lost", "in system")
 
+#: What servers that move tasks count: questions sent (Steal and Offer, or the probes of queue lengths before a Steal),
+#: their answers, tasks moved, those of them that came to a server with work, and offers taken back.
+COUNTED: Final = (
+    "balancing probes",
+    "answered yes",
+    "answered no",
+    "tasks moved",
+    "moved too late",
+    "offers withdrawn",
+)
+
 #: The columns of a job's record: name, array typecode, meaning. Times are in time units.
 COLUMNS: Final = (
     ("job", "q", "number of the job in the workload, the same in every run with the same seed"),
@@ -123,9 +134,12 @@ class Occupancy:
     still owes the present time. Two list operations per event, and no sweep over the servers but at the end of a slice.
     """
 
-    __slots__ = ("_edges", "_slices", "_time", "servers")
+    __slots__ = ("_counted", "_edges", "_slices", "_time", "counts", "servers")
 
     def __init__(self) -> None:
+        #: What the servers' balancers count (servers.balancer.COUNTED), cumulated.
+        self.counts = [0] * len(COUNTED)
+        self._counted: list[list[int]] = []
         self._time = [0.0] * 32
         self.servers: list[HasQueueLength] = []
         self._slices: list[list[float]] = []
@@ -145,6 +159,7 @@ class Occupancy:
         for server in self.servers:
             time[server.queue_length] += now
         self._edges.append(now)
+        self._counted.append(list(self.counts))
         self._slices.append(time)
 
     def table(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -155,6 +170,10 @@ class Occupancy:
             row[: len(slice_)] = slice_
         used = max(1, int(np.flatnonzero(np.abs(cumulated).sum(axis=0) > 0).max(initial=0)) + 1)
         return np.array(self._edges), np.diff(cumulated[:, :used], axis=0)
+
+    def counted(self) -> list[list[int]]:
+        """Return what had been counted at each edge, (slices + 1) rows in the order of COUNTED."""
+        return self._counted
 
 
 class HasQueueLength(Protocol):
@@ -190,6 +209,8 @@ class Measurements(msgspec.Struct, kw_only=True):
     occupancy_edges: npt.NDArray[np.float64]  # (slices + 1,)
     occupancy: npt.NDArray[np.float64]  # (slices, levels), server-time at each queue length, over all servers
     counters: dict[str, int]  # messages and events by name
+    counted: npt.NDArray[np.int64]  # (slices + 1, len(COUNTED)): what balancers had counted at each edge
     processes: list[ProcessReport]  # empty for the twin
     stopped_at: float  # time when arrivals stopped, in time units
     failure: str | None = None  # what went wrong, if the run did not end as planned
+    incidents: list[str] = []  # deaths that the run went on after

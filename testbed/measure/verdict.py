@@ -96,7 +96,7 @@ def judge(
     jobs = {name: column[measured] for name, column in columns.items()}
     done = jobs["outcome"] == COMPLETED
     mean_response = float(np.mean(jobs["response"][done])) if np.any(done) else math.nan
-    checks = [_ended(measurements.failure), _accounted(accounting), _finished(jobs)]
+    checks = [_ended(measurements), _accounted(accounting), _finished(jobs)]
     if measurements.processes:
         checks.append(_dispatch_lag(jobs, mean_response))
         checks.append(_overhead(jobs, mean_response, nominal, pathwise))
@@ -134,7 +134,17 @@ def _not_tested(name: str, why: str) -> Check:
     return Check(name=name, figure="not tested", limit="", passed=True, explanation=f"not tested: {why}")
 
 
-def _ended(failure: str | None) -> Check:
+def _ended(measurements: Measurements) -> Check:
+    failure = measurements.failure
+    if not failure and measurements.incidents:
+        return _check(
+            "run ended as planned",
+            f"{len(measurements.incidents)} processes died",
+            "yes",
+            False,
+            "; ".join(measurements.incidents),
+            "what is shown is not of the cluster that the scenario describes, but every job is accounted for",
+        )
     return _check(
         "run ended as planned",
         "no" if failure else "yes",

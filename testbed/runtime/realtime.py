@@ -109,6 +109,15 @@ class RealTimeRuntime:
         lost: list[Message] = []
         self._outboxes = [lost if outbox is connection.outbox else outbox for outbox in self._outboxes]
 
+    def lose(self, first: int, last: int) -> None:
+        """Tell the agents that the servers at ``first`` to ``last`` have died."""
+        self.now = max(self.now, self.clock())
+        self.lateness = 0.0
+        for agent in self.agents:
+            agent.on_lost(first, last)
+        self._flush()
+        self._arm()
+
     def start(self, in_seconds: float) -> None:
         """Put time 0 at ``in_seconds`` from now, when the agents start to act."""
         self._origin = time.monotonic() + in_seconds

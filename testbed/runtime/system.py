@@ -12,7 +12,9 @@ import numpy as np
 
 from dispatchers.dispatcher import Dispatcher, Ledger
 from dispatchers.registry import policies
+from servers.balancer import Balancer
 from servers.server import Server
+from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
 from testbed.agent import Environment
 from testbed.measure.records import Occupancy
 from testbed.runtime.delay import Delay
@@ -21,7 +23,7 @@ from testbed.workload.distributions import Deterministic
 from testbed.workload.workload import Block, Workload
 
 if TYPE_CHECKING:
-    from testbed.scenario import Scenario
+    from testbed.scenario import Balance, Scenario
 
 SLICES = 100  # slices of the measured window in which occupancy is kept
 
@@ -29,7 +31,7 @@ SLICES = 100  # slices of the measured window in which occupancy is kept
 def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], meter: Occupancy) -> list[Server]:
     """Return the server agents at the given addresses; ``meter`` keeps how long they spend at each queue length."""
     reports = policies()[scenario.dispatch.policy].idle_reports
-    dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers) if reports else ()
+    dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers)
     wanted = set(servers)
     built = []
     address = 0
@@ -37,12 +39,49 @@ def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], 
         speeds = [kind.speed.get(pool.name, 1.0) for kind in scenario.workload.types]
         for _ in range(pool.servers):
             if address in wanted:
-                built.append(
-                    Server(env, address, speeds=speeds, meter=meter, buffer=pool.buffer, idle_report_to=dispatchers)
+                server = Server(
+                    env,
+                    address,
+                    speeds=speeds,
+                    meter=meter,
+                    buffer=pool.buffer,
+                    idle_report_to=dispatchers if reports else (),
+                    dispatchers=dispatchers if scenario.cluster.on_failure == "redispatch" else (),
                 )
+                if scenario.balance is not None:
+                    server.attach(build_balancer(server, scenario, scenario.balance, meter))
+                built.append(server)
             address += 1
     meter.servers.extend(built)
     return built
+
+
+def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: Occupancy) -> Balancer:
+    """Return the balancer of a server, with the triggers that the scenario asks for."""
+    recovers = scenario.cluster.on_failure == "redispatch"
+    balancer = Balancer(
+        server,
+        servers=scenario.servers,
+        dispatchers=range(scenario.servers, scenario.servers + scenario.cluster.dispatchers) if recovers else (),
+        tally=tally,
+        half=balance.steal == "half",
+        choices=balance.victim_choices,
+        newest=balance.moves == "newest",
+    )
+    steals, shares = balance.policy != "sharing", balance.policy != "stealing"
+    if balance.max_probes is not None:
+        if steals:
+            balancer.triggers.append(StealingWhenIdle(balancer, balance.max_probes))
+        if shares:
+            balancer.triggers.append(SharingOnArrival(balancer, balance.max_probes))
+        return balancer
+    if balance.probe_rate is None:
+        raise ValueError("overall_probe_rate must be made a probe_rate first (testbed.balancing.calibrated)")
+    if steals:
+        balancer.triggers.append(StealingClock(balancer, balance.probe_rate))
+    if shares:
+        balancer.triggers.append(SharingClock(balancer, balance.sharing_probe_rate or balance.probe_rate))
+    return balancer
 
 
 def build_dispatcher(env: Environment, scenario: Scenario, index: int, ledger: Ledger) -> Dispatcher:
@@ -55,6 +94,7 @@ def build_dispatcher(env: Environment, scenario: Scenario, index: int, ledger: L
         policy=policies()[scenario.dispatch.policy],
         parameters=scenario.dispatch.parameters,
         ledger=ledger,
+        recovers=scenario.cluster.on_failure == "redispatch",
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from testbed.measure.records import JobRecords, Measurements, Occupancy
+import numpy as np
+
+from testbed.measure.records import COUNTED, JobRecords, Measurements, Occupancy
 from testbed.runtime.system import (
     Source,
     build_delay,
@@ -65,7 +67,9 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
             "jobs arrived": sum(dispatcher.arrived for dispatcher in dispatchers),
             "probes": sum(dispatcher.probes for dispatcher in dispatchers),
             "messages": runtime.messages,
+            **dict(zip(COUNTED, occupancy.counts, strict=True)),
         },
+        counted=np.array(occupancy.counted()),
         processes=[],
         stopped_at=stopped_at,
     )

@@ -4,6 +4,7 @@ from testbed.scenario.errors import ScenarioError
 from testbed.scenario.reading import decode, load, resolved, shipped
 from testbed.scenario.reference import json_schema, reference_markdown
 from testbed.scenario.settings import (
+    Balance,
     ClusterSettings,
     Dispatch,
     JobType,
@@ -16,6 +17,7 @@ from testbed.scenario.settings import (
 from testbed.scenario.variants import variants
 
 __all__ = [
+    "Balance",
     "ClusterSettings",
     "Dispatch",
     "JobType",

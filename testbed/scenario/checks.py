@@ -28,6 +28,7 @@ def check(scenario: Scenario) -> None:
     _check_types_of_jobs(scenario)
     _check_arrivals(scenario)
     _check_policy(scenario)
+    _check_balance(scenario)
     variants(scenario)
 
 
@@ -85,6 +86,51 @@ def _check_policy(scenario: Scenario) -> None:
         policies()[scenario.dispatch.policy].check(scenario.dispatch.parameters, scenario.servers)
     except ValueError as error:
         raise ScenarioError(str(error), key="dispatch") from None
+
+
+def _check_balance(scenario: Scenario) -> None:
+    balance = scenario.balance
+    if balance is None:
+        return
+
+    def refuse(key: str, problem: str) -> ScenarioError:
+        return ScenarioError(problem, key=f"balance.{key}" if key else "balance")
+
+    hybrid = balance.policy == "hybrid"
+    by_rate = balance.probe_rate is not None or balance.overall_probe_rate is not None
+    if by_rate == (balance.max_probes is not None):
+        raise refuse("", "give probe_rate or overall_probe_rate for probes at a rate, or max_probes for the others")
+    if hybrid and balance.overall_probe_rate is not None:
+        raise refuse("overall_probe_rate", "a hybrid has two rates; give probe_rate and sharing_probe_rate")
+    if hybrid and by_rate and balance.sharing_probe_rate is None:
+        raise refuse("sharing_probe_rate", "a hybrid needs it, beside probe_rate, the rate of stealing")
+    if balance.sharing_probe_rate is not None and not (hybrid and by_rate):
+        raise refuse("sharing_probe_rate", 'only for policy = "hybrid" with rates; for sharing alone it is probe_rate')
+    for key, default in (("steal", "one"), ("victim_choices", 1)):
+        if balance.policy == "sharing" and getattr(balance, key) != default:
+            raise refuse(key, "is about stealing, and the policy is sharing; leave it out")
+    if scenario.servers < 2:
+        raise refuse("", "there is one server, and tasks can only move between two; leave the table out")
+    if balance.overall_probe_rate is not None and balance.probe_rate is None and balance.calibration == "mean-field":
+        _check_mean_field(scenario, balance.overall_probe_rate)
+
+
+def _check_mean_field(scenario: Scenario, overall_probe_rate: float) -> None:
+    """Have the rate computed once: what the mean field can't do comes out here."""
+    from testbed.balancing import mean_field_probe_rate
+
+    assert scenario.balance is not None
+    try:
+        rate = mean_field_probe_rate(scenario)
+    except ValueError as error:
+        raise ScenarioError(str(error), key="balance.calibration", value="mean-field") from None
+    if math.isinf(rate):
+        raise ScenarioError(
+            "sharing never sends that many probes, however fast its clocks: in the mean field limit at most "
+            f"{scenario.load**2 / (1 - scenario.load):.4g}; ask for fewer",
+            key="balance.overall_probe_rate",
+            value=overall_probe_rate,
+        )
 
 
 def _check_types_of_jobs(scenario: Scenario) -> None:

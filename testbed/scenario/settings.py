@@ -89,6 +89,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     transport: Annotated[
         Literal["unix", "tcp"], Meta(description='sockets between processes: "unix", or "tcp" on the loopback')
     ] = "unix"
+    on_failure: Annotated[
+        Literal["stop", "redispatch"],
+        Meta(
+            description='when a node process dies: "stop" ends the run, "redispatch" goes on without its servers and '
+            "dispatches again what they had"
+        ),
+    ] = "stop"
     message_delay: Annotated[
         Annotated[float, Meta(ge=0)] | Distribution,
         Meta(description="extra one-way delay of every message in time units, in the cluster and in its twin"),
@@ -133,6 +140,51 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         return self.size.mean
 
 
+class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How servers move waiting tasks among themselves: at a rate, or (``max_probes``) the traditional way."""
+
+    policy: Annotated[
+        Literal["stealing", "sharing", "hybrid"],
+        Meta(
+            description='"stealing": idle servers ask others for waiting tasks; "sharing": servers with waiting tasks '
+            'ask for idle ones; "hybrid": both'
+        ),
+    ]
+    probe_rate: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="probes per time unit of a server while it is idle (sharing: while tasks wait)"),
+    ] = None
+    sharing_probe_rate: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="of a hybrid: its rate of sharing; probe_rate is that of stealing"),
+    ] = None
+    overall_probe_rate: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="probes per server and time unit, averaged over time: probe_rate is computed from it, unless "
+            "both are given"
+        ),
+    ] = None
+    calibration: Annotated[
+        Literal["twin", "mean-field"],
+        Meta(description="how overall_probe_rate becomes probe_rate: by runs of the twin, or in the mean field limit"),
+    ] = "twin"
+    max_probes: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(
+            description="traditional: so many probes at most, one after another, when a server becomes idle (sharing: "
+            "when a task finds its server busy)"
+        ),
+    ] = None
+    moves: Annotated[Literal["newest", "oldest"], Meta(description="which waiting task moves first")] = "newest"
+    steal: Annotated[
+        Literal["one", "half"], Meta(description="how many waiting tasks a thief gets; half is rounded up")
+    ] = "one"
+    victim_choices: Annotated[
+        int, Meta(ge=1, description="a thief asks so many servers for their queue length and steals from the longest")
+    ] = 1
+
+
 class Dispatch(msgspec.Struct, frozen=True):
     """A dispatching policy by name, and its parameters. In a file both are keys of the one table ``[dispatch]``."""
 
@@ -166,6 +218,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     cluster: Annotated[ClusterSettings, Meta(description="the servers, the dispatchers, and how they talk")]
     workload: Annotated[WorkloadSettings, Meta(description="what arrives")]
     dispatch: Annotated[Dispatch, Meta(description="the dispatching policy and its parameters")]
+    balance: Annotated[
+        Balance | None, Meta(description="how servers move waiting tasks among themselves; default: not at all")
+    ] = None
     variants: Annotated[
         list[Variant],
         Meta(

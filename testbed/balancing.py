@@ -1,0 +1,154 @@
+"""From the overall probe rate that a scenario asks for to the rate of its servers' clocks.
+
+The overall probe rate R_o is what a policy's probes cost: probes per server and time unit, averaged over time. Policies
+are compared at the same R_o. A server's clock runs only while the server is idle (stealing) or has waiting tasks
+(sharing), so the clock's rate r is larger. The mean field gives r in the limit of many servers; in a finite cluster
+sharing then sends more than was asked for, far more near its limit load^2 / (1 - load). Runs of the twin on the
+scenario's own workload find the r that meets R_o in this cluster, on these arrivals and sizes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import platformdirs
+
+from testbed.measure.records import Measurements
+from testbed.measure.summary import measured_window
+from testbed.runtime.twin import simulate
+from testbed.scenario import ScenarioError, resolved
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+TOLERANCE = 0.005  # of R_o
+MOST_RUNS = 10
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """How a probe rate was found: ``overall_probe_rate`` is what it gives on the twin, None in the mean field."""
+
+    probe_rate: float
+    overall_probe_rate: float | None
+    runs: int
+    cached: bool = False
+
+
+def overall_probe_rate(measurements: Measurements, servers: int, window: tuple[float, float]) -> float | None:
+    """Return the probes that servers sent, per server and time unit, in the slices of time within ``window``."""
+    edges, counted = measurements.occupancy_edges, measurements.counted
+    inside = [i for i, edge in enumerate(edges) if window[0] - 1e-9 <= edge <= window[1] + 1e-9]
+    if len(inside) < 2 or len(counted) <= inside[-1]:
+        return None
+    first, last = inside[0], inside[-1]
+    return float(counted[last, 0] - counted[first, 0]) / (servers * float(edges[last] - edges[first]))
+
+
+def mean_field_probe_rate(scenario: Scenario) -> float:
+    """Return the clocks' rate in the limit of many servers; infinite if sharing never sends that many probes.
+
+    The limit is that of random routing of Poisson arrivals (Van Houdt 2019). Raises ValueError where it has no such
+    rate, or the size law is not phase-type.
+    """
+    from testbed.theory.stealing_sharing import probe_rate_for
+
+    balance = scenario.balance
+    assert balance is not None
+    assert balance.overall_probe_rate is not None
+    assert balance.policy != "hybrid", "a valid scenario asks for no overall rate of a hybrid"
+    size = scenario.workload.size
+    if scenario.load >= 1:
+        raise ValueError("the mean field needs a load below 1")
+    return probe_rate_for(balance.policy, scenario.load, size.scaled(1.0 / size.mean), balance.overall_probe_rate)
+
+
+def calibrated(scenario: Scenario, replication: int) -> tuple[Scenario, Calibration | None]:
+    """Return the scenario with a probe rate, and how it was found; None where the scenario needs none to be found.
+
+    Raises ScenarioError when no rate gives the overall probe rate that is asked for.
+    """
+    balance = scenario.balance
+    if balance is None or balance.overall_probe_rate is None or balance.probe_rate is not None:
+        return scenario, None
+    if balance.calibration == "mean-field":
+        found = Calibration(mean_field_probe_rate(scenario), None, 0)
+    else:
+        found = _cached(scenario, replication) or _on_twin(scenario, replication, balance.overall_probe_rate)
+        _remember(scenario, replication, found)
+    return _with_rate(scenario, found.probe_rate), found
+
+
+def _with_rate(scenario: Scenario, rate: float) -> Scenario:
+    assert scenario.balance is not None
+    return msgspec.structs.replace(scenario, balance=msgspec.structs.replace(scenario.balance, probe_rate=rate))
+
+
+def _on_twin(scenario: Scenario, replication: int, wanted: float) -> Calibration:
+    """Find the root of (overall rate at r) - wanted by the secant method in logarithms, kept inside its bracket."""
+    assert scenario.balance is not None
+    share = min(max(1.0 - scenario.load, 0.02), 0.98)
+    guess = wanted / (share if scenario.balance.policy == "stealing" else scenario.load * scenario.load)
+    if scenario.load < 1 and scenario.dispatch.policy == "random":
+        try:
+            mean_field = mean_field_probe_rate(scenario)
+            guess = mean_field if math.isfinite(mean_field) else guess
+        except (ValueError, ArithmeticError):
+            pass  # a first guess; the twin decides
+    tried: list[tuple[float, float]] = []  # log r, log of overall rate over wanted
+    x = math.log(guess)
+    for runs in range(1, MOST_RUNS + 1):
+        measurements = simulate(_with_rate(scenario, math.exp(x)), replication)
+        window = measured_window(measurements, scenario.run.warmup, scenario.horizon)
+        overall = overall_probe_rate(measurements, scenario.servers, window) or 0.0
+        y = math.log(overall / wanted) if overall > 0 else -3.0
+        tried.append((x, y))
+        if abs(y) <= TOLERANCE:
+            return Calibration(math.exp(x), overall, runs)
+        x = _next(tried)
+    rates = ", ".join(f"{math.exp(y) * wanted:.4g} at {math.exp(x):.4g}" for x, y in tried[-3:])
+    raise ScenarioError(
+        f"no probe rate was found that gives it: the twin sends {rates}; ask for a rate that the policy can reach, or "
+        "set balance.probe_rate",
+        key="balance.overall_probe_rate",
+        value=wanted,
+    )
+
+
+def _next(tried: list[tuple[float, float]]) -> float:
+    below = max(((x, y) for x, y in tried if y < 0), default=None)
+    above = min(((x, y) for x, y in tried if y > 0), default=None)
+    if below is None or above is None or below[0] >= above[0]:
+        x, y = tried[-1]
+        return x - max(-3.0, min(3.0, y if len(tried) == 1 else 1.5 * y))
+    (x0, y0), (x1, y1) = below, above
+    secant = x0 - y0 * (x1 - x0) / (y1 - y0)
+    margin = 0.02 * (x1 - x0)
+    return min(max(secant, x0 + margin), x1 - margin)
+
+
+def _cache_file(scenario: Scenario, replication: int) -> Path:
+    alone = msgspec.structs.replace(scenario, name="x", variants=[])
+    digest = hashlib.blake2b(f"{resolved(alone)} {replication}".encode(), digest_size=16).hexdigest()
+    return Path(platformdirs.user_cache_dir("loadbalance-testbed")) / "calibrations" / f"{digest}.json"
+
+
+def _cached(scenario: Scenario, replication: int) -> Calibration | None:
+    try:
+        kept = msgspec.json.decode(_cache_file(scenario, replication).read_bytes(), type=Calibration)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return msgspec.structs.replace(kept, cached=True)
+
+
+def _remember(scenario: Scenario, replication: int, found: Calibration) -> None:
+    file = _cache_file(scenario, replication)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(msgspec.to_builtins(found)))
+    except OSError:
+        pass  # without a cache the next run calibrates again
