@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import platformdirs
 
-from testbed.measure.records import Measurements
+from testbed.measure.probes import Calibration, overall_probe_rate
 from testbed.measure.summary import measured_window
 from testbed.runtime.twin import simulate
 from testbed.scenario import ScenarioError, resolved
@@ -28,25 +28,6 @@ if TYPE_CHECKING:
 
 TOLERANCE = 0.005  # of R_o
 MOST_RUNS = 10
-
-
-class Calibration(msgspec.Struct, frozen=True):
-    """How a probe rate was found: ``overall_probe_rate`` is what it gives on the twin, None in the mean field."""
-
-    probe_rate: float
-    overall_probe_rate: float | None
-    runs: int
-    cached: bool = False
-
-
-def overall_probe_rate(measurements: Measurements, servers: int, window: tuple[float, float]) -> float | None:
-    """Return the probes that servers sent, per server and time unit, in the slices of time within ``window``."""
-    edges, counted = measurements.occupancy_edges, measurements.counted
-    inside = [i for i, edge in enumerate(edges) if window[0] - 1e-9 <= edge <= window[1] + 1e-9]
-    if len(inside) < 2 or len(counted) <= inside[-1]:
-        return None
-    first, last = inside[0], inside[-1]
-    return float(counted[last, 0] - counted[first, 0]) / (servers * float(edges[last] - edges[first]))
 
 
 def mean_field_probe_rate(scenario: Scenario) -> float:
@@ -80,10 +61,11 @@ def calibrated(scenario: Scenario, replication: int) -> tuple[Scenario, Calibrat
     else:
         found = _cached(scenario, replication) or _on_twin(scenario, replication, balance.overall_probe_rate)
         _remember(scenario, replication, found)
-    return _with_rate(scenario, found.probe_rate), found
+    return with_probe_rate(scenario, found.probe_rate), found
 
 
-def _with_rate(scenario: Scenario, rate: float) -> Scenario:
+def with_probe_rate(scenario: Scenario, rate: float) -> Scenario:
+    """Return the scenario with its servers' clocks at that rate."""
     assert scenario.balance is not None
     return msgspec.structs.replace(scenario, balance=msgspec.structs.replace(scenario.balance, probe_rate=rate))
 
@@ -102,7 +84,7 @@ def _on_twin(scenario: Scenario, replication: int, wanted: float) -> Calibration
     tried: list[tuple[float, float]] = []  # log r, log of overall rate over wanted
     x = math.log(guess)
     for runs in range(1, MOST_RUNS + 1):
-        measurements = simulate(_with_rate(scenario, math.exp(x)), replication)
+        measurements = simulate(with_probe_rate(scenario, math.exp(x)), replication)
         window = measured_window(measurements, scenario.run.warmup, scenario.horizon)
         overall = overall_probe_rate(measurements, scenario.servers, window) or 0.0
         y = math.log(overall / wanted) if overall > 0 else -3.0

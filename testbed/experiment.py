@@ -16,8 +16,10 @@ import msgspec
 import numpy as np
 import trio
 
+from testbed.balancing import calibrated
 from testbed.cluster.controller import Controller
 from testbed.live import Silent, Snapshot, Watcher
+from testbed.measure.probes import Calibration
 from testbed.measure.records import Measurements
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary, measured_window, summarise
@@ -52,6 +54,7 @@ class VariantRun:
     twin: Summary | None = None
     cluster_measurements: Measurements | None = None
     twin_measurements: Measurements | None = None
+    calibration: Calibration | None = None
 
     @property
     def summary(self) -> Summary:
@@ -173,7 +176,8 @@ class Experiment:
         for replication, name, scenario in self._planned():
             if self._stop:
                 return
-            run = VariantRun(name, replication, scenario, predict(scenario))
+            scenario, calibration = await self._calibrated(name, replication, scenario)
+            run = VariantRun(name, replication, scenario, predict(scenario), calibration=calibration)
             if self._where != "twin":
                 run.cluster_measurements = await self._on_cluster(name, replication, scenario)
             if self._where != "cluster" and run.failure is None and not self._stop:
@@ -189,6 +193,13 @@ class Experiment:
             self._save(run)
             if run.failure is not None:
                 return
+
+    async def _calibrated(self, name: str, replication: int, scenario: Scenario) -> tuple[Scenario, Calibration | None]:
+        """Find the rate of the servers' clocks, where the scenario asks for an overall probe rate."""
+        found, calibration = await trio.to_thread.run_sync(calibrated, scenario, replication)
+        if calibration is not None:
+            self._watcher.announce(f"{name}: {calibration}")
+        return found, calibration
 
     async def _on_cluster(self, name: str, replication: int, scenario: Scenario) -> Measurements | None:
         labels = {"run": self._scenario.name, "variant": name, "replication": str(replication)}
@@ -222,6 +233,7 @@ class Experiment:
                 window=measured_window(measurements, scenario.run.warmup, scenario.horizon),
                 twin=twin,
                 prediction=prediction,
+                calibration=run.calibration,
             )
 
         if run.cluster_measurements is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 
+from testbed.balancing import with_probe_rate
 from testbed.experiment import Result, VariantRun, nominal
 from testbed.measure import summary as summaries
 from testbed.measure.pathwise import compare
@@ -40,6 +41,8 @@ def replay(folder: Path) -> Result:
                 f"{folder / 'summary.json'}: has a run of {summary.variant!r}, and scenario.toml beside it no such "
                 "variant; one of the two is from another run"
             )
+        if summary.calibration is not None:
+            variant = with_probe_rate(variant, summary.calibration.probe_rate)
         types = [kind.name for kind in variant.workload.types]
         measurements = simulate(variant, summary.replication)
         tables.append(jobs_table(measurements, summary.variant, summary.replication, types))
@@ -53,6 +56,7 @@ def replay(folder: Path) -> Result:
             time_unit_seconds=summary.time_unit_seconds,
             window=summary.window,
             prediction=summary.prediction,
+            calibration=summary.calibration,
         )
         result.runs.append(
             VariantRun(

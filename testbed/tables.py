@@ -124,6 +124,14 @@ def remarks(result: Result) -> Iterable[str]:
     for run in result.runs:
         for reason in run.summary.verdict.reasons:
             yield f"{run.variant}: suspect: {reason}"
+    for run in result.runs:
+        balance, rate = run.scenario.balance, run.summary.overall_probe_rate
+        if balance is not None and rate is not None:
+            wanted = balance.overall_probe_rate
+            asked = "" if wanted is None else f", {wanted:.4g} asked for ({signed_percent(rate / wanted - 1)})"
+            yield f"{run.variant}: servers sent {rate:.4g} probes per server and time unit{asked}"
+        if run.calibration is not None:
+            yield f"    {run.calibration}"
     for name, runs in result.variants().items():
         mean = mean_response([run.summary for run in runs])
         if not mean.reliable:

@@ -68,9 +68,9 @@ class Linked(msgspec.Struct, tag=True):
 
 
 class Start(msgspec.Struct, tag=True):
-    """Time 0 is ``in_seconds`` after you read this."""
+    """Time 0 is when the machine's monotonic clock, which all its processes share, reads ``at`` seconds."""
 
-    in_seconds: float
+    at: float
 
 
 class Progress(msgspec.Struct, tag=True):

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -341,7 +342,7 @@ class Controller:
         Times are those of the processes, which begin a little later than the controller, each on its own clock: every
         one has to see the horizon, where servers close their last slice of time.
         """
-        await self._tell_all(Start(START_IN_SECONDS))
+        await self._tell_all(Start(time.monotonic() + START_IN_SECONDS))
         self.started = True
         scenario = self.scenario
         unit = scenario.run.time_unit_seconds

@@ -232,15 +232,15 @@ class ClusterProcess:
 
     # --- the controller's words ---
 
-    def start(self, in_seconds: float) -> None:
-        """Begin at time 0, ``in_seconds`` from now."""
+    def start(self, at: float) -> None:
+        """Begin at time 0, when the monotonic clock reads ``at``."""
         # What exists now lives as long as the run; the collector need not walk through it again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
         if self._source is not None:
             self._source.start()
-        self.runtime.start(in_seconds)
+        self.runtime.start(at)
 
     async def report_progress(self) -> None:
         """Tell the controller how things are, four times a second."""
@@ -346,7 +346,7 @@ class ClusterProcess:
                 elif isinstance(message, Start):
                     nursery.start_soon(self.runtime.run_timers)
                     nursery.start_soon(self.report_progress)
-                    self.start(message.in_seconds)
+                    self.start(message.at)
                 elif isinstance(message, Finish):
                     finish = message
                     break

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from testbed.measure.accounting import Accounting, check
 from testbed.measure.pathwise import Columns, Pathwise, compare
+from testbed.measure.probes import Calibration, overall_probe_rate
 from testbed.measure.records import COMPLETED, OUTCOMES, Measurements, ProcessReport
 from testbed.measure.statistics import (
     Interval,
@@ -34,8 +35,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``messages_per_job`` cover the whole run, all else the window. ``outcomes``: measured jobs by outcome.
     ``queueing_delay_mean`` is the mean of response time minus inherent delay, ``wait_mean`` the mean over jobs of the
     longest waiting time of its tasks, ``overhead_mean`` that of the part of the response time that the last task spent
-    outside its server. ``probes_per_job`` counts dropped jobs' probes too. ``prediction`` is what the theory says, as
-    it was given.
+    outside its server. ``probes_per_job`` counts dropped jobs' probes too.
+    ``overall_probe_rate`` is the number of probes that servers sent to move tasks, per server and time unit,
+    ``calibration`` how the rate of their clocks was found. ``prediction`` is what the theory says, as it was given.
     """
 
     schema: int = SCHEMA
@@ -59,6 +61,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     probes_per_task: float | None
     messages_per_job: float | None
     drop_share: float | None
+    overall_probe_rate: float | None
+    calibration: Calibration | None
     verdict: Verdict
     pathwise: Pathwise | None
     prediction: dict[str, Any] | None
@@ -94,6 +98,7 @@ def summarise(
     twin: Measurements | None = None,
     prediction: dict[str, Any] | None = None,
     tasks_per_job: float = 1.0,
+    calibration: Calibration | None = None,
 ) -> Summary:
     """Return the summary of a run of the cluster, beside its twin's if that is given, or of the twin itself.
 
@@ -131,6 +136,8 @@ def summarise(
         probes_per_job=probes_per_job,
         probes_per_task=None if probes_per_job is None else probes_per_job / tasks_per_job,
         messages_per_job=measurements.counters["messages"] / accounting.arrived if accounting.arrived else None,
+        overall_probe_rate=overall_probe_rate(measurements, nominal.servers, window),
+        calibration=calibration,
         drop_share=outcomes["dropped"] / len(order) if len(order) else None,
         verdict=judge(measurements, accounting, nominal, window, time_unit_seconds, pathwise),
         pathwise=pathwise,

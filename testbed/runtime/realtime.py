@@ -118,9 +118,9 @@ class RealTimeRuntime:
         self._flush()
         self._arm()
 
-    def start(self, in_seconds: float) -> None:
-        """Put time 0 at ``in_seconds`` from now, when the agents start to act."""
-        self._origin = time.monotonic() + in_seconds
+    def start(self, at: float) -> None:
+        """Put time 0, when the agents start to act, where the monotonic clock reads ``at`` seconds."""
+        self._origin = at
         for agent in self.agents:
             self.call_at(0.0, agent.start)
         self._arm()

@@ -27,6 +27,10 @@ class ScenarioLike(Protocol):
         """``policy`` and its ``parameters``."""
 
     @property
+    def balance(self) -> Any:
+        """How servers move waiting tasks (testbed.scenario.Balance), or None."""
+
+    @property
     def rate(self) -> float:
         """Jobs per time unit for the whole cluster."""
 
@@ -67,6 +71,7 @@ class ClusterModel:
     constant_delay: bool
     policy: str
     parameters: Any
+    balance: Any  # the scenario's [balance], or None
 
     @classmethod
     def of(cls, scenario: ScenarioLike) -> ClusterModel:
@@ -91,6 +96,7 @@ class ClusterModel:
             constant_delay=constant or delay.variance == 0,
             policy=scenario.dispatch.policy,
             parameters=scenario.dispatch.parameters,
+            balance=scenario.balance,
         )
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from testbed.theory.blind_policies import random_routing, round_robin_routing
 from testbed.theory.cluster_model import ClusterModel, ScenarioLike
+from testbed.theory.moving_tasks import moving_tasks
 from testbed.theory.prediction import Formula, NoPrediction, NoTheoryError, Prediction
 from testbed.theory.queue_aware_policies import (
     join_idle_queue,
@@ -34,7 +35,7 @@ POLICIES: dict[str, Callable[[ClusterModel], Formula]] = {
 def predict(scenario: ScenarioLike) -> Prediction | NoPrediction:
     """Return the predicted response time of a scenario (testbed.scenario.Scenario), or why there is none."""
     model = ClusterModel.of(scenario)
-    theory = POLICIES.get(model.policy)
+    theory = POLICIES.get(model.policy) if model.balance is None else moving_tasks
     if theory is None:
         return NoPrediction(f"no theory is known here for the policy {model.policy!r}")
     stability = stability_bound(scenario)

@@ -114,7 +114,7 @@ def dispatch(servers: int, jobs: int) -> None:
     clock = itertools.count()
     runtime.clock = lambda: next(clock) / 200  # two readings a turn
     Source(runtime, dispatcher, build_workload(settings, 0).for_dispatcher(0), math.inf).start()
-    runtime.start(0)
+    runtime.start(time.monotonic())
     while records.count < jobs:
         runtime.turn(wire.receive())
 

@@ -83,7 +83,7 @@ class RealTimeWorld(World):
         self._nursery.start_soon(self.runtime.run_timers)
         self._nursery.start_soon(self.runtime.receive, self._ends[1])
         self._nursery.start_soon(self._ends[0].run_writer)
-        self.runtime.start(0.002)
+        self.runtime.start(time.monotonic() + 0.002)
         with trio.fail_after(until * UNIT + 20):
             await over.wait()
             for _ in range(5):  # what was sent at the very end comes in

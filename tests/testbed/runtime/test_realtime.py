@@ -128,7 +128,7 @@ async def test_messages_wait_for_the_start_and_never_find_a_negative_time(real_t
         nursery.start_soon(runtime.receive, real_time._ends[1])
         await trio.testing.wait_all_tasks_blocked()
         assert seen == []
-        runtime.start(60.0)  # time 0 is yet to come when the message is read
+        runtime.start(time.monotonic() + 60.0)  # time 0 is yet to come when the message is read
         with trio.fail_after(10):
             while not seen:
                 await trio.lowlevel.checkpoint()
