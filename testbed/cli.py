@@ -171,6 +171,24 @@ def _variants(scenario: Scenario) -> list[tuple[str, Scenario]]:
 
 
 @app.command()
+def fit(
+    file: Annotated[Path, typer.Argument(help="a CSV or Parquet file with a column of sizes")],
+    column: Annotated[str, typer.Option(help="the column")] = "size",
+    moments: Annotated[int, typer.Option(help="how many moments to match, 2 or 3")] = 3,
+) -> None:
+    """Fit a phase-type law to recorded sizes by their moments, and print it as a scenario's size."""
+    from testbed.workload.fit import fit_sizes
+    from testbed.workload.tables import number_column, read_table
+
+    try:
+        found = fit_sizes(number_column(read_table(str(file)), str(file), column), moments)
+    except ValueError as error:
+        fail(error)
+    print(f"size = {found.toml()}")
+    print(f"{found.matched} moments match" + (f"; {found.remark}" if found.remark else ""), file=sys.stderr)
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of scenario files."""
     from testbed.scenario import json_schema

@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from servers.balancer import LATE, MOVED, NO, PROBES, YES
 from testbed.measure.histogram import LogHistogram
 
 if TYPE_CHECKING:
@@ -116,6 +117,24 @@ class ProcessMetrics(Collector):
         for level in QUEUE_LENGTHS:
             tail.add_metric([*self._values, str(level)], sum(length >= level for length in lengths))
         yield tail
+        if self._process.scenario.balance is not None:
+            yield from self._balancing()
+
+    def _balancing(self) -> Iterator[Metric]:
+        counts = self._process.occupancy.counts
+        probes = self._counter(
+            "testbed_balancing_probes", "Probes that servers sent to move tasks, by answer.", "answer"
+        )
+        probes.add_metric([*self._values, "yes"], counts[YES])
+        probes.add_metric([*self._values, "no"], counts[NO])
+        probes.add_metric([*self._values, "none_yet"], counts[PROBES] - counts[YES] - counts[NO])
+        yield probes
+        moved = self._counter("testbed_tasks_moved", "Tasks that came from another server.")
+        moved.add_metric(self._values, counts[MOVED])
+        yield moved
+        late = self._counter("testbed_tasks_moved_too_late", "Of these, to a server that had got work meanwhile.")
+        late.add_metric(self._values, counts[LATE])
+        yield late
 
     def _counter(self, name: str, documentation: str, *labels: str) -> CounterMetricFamily:
         return CounterMetricFamily(name, documentation, labels=[*self._names, *labels])
