@@ -18,13 +18,14 @@ _FIXED = ("name", "seed", "variants")  # what a variant may not set: it is the s
 def variants(scenario: Scenario) -> list[tuple[str, Scenario]]:
     """Return what a scenario runs, as (name, scenario without variants).
 
-    First the scenario itself, under its policy's name, then each variant. Raises ScenarioError for a variant that is
+    First the scenario itself, under its policies' name (``own_name``), then each variant. Raises ScenarioError for a variant that is
     no valid scenario, and for a name that is taken.
     """
+    name = own_name(scenario)
     if not scenario.variants:
-        return [(scenario.dispatch.policy, scenario)]
+        return [(name, scenario)]
     base = msgspec.structs.replace(scenario, variants=[])
-    found = {scenario.dispatch.policy: base}
+    found = {name: base}
     for index, variant in enumerate(scenario.variants):
         if variant.name in found:
             raise ScenarioError(
@@ -41,6 +42,11 @@ def variants(scenario: Scenario) -> list[tuple[str, Scenario]]:
         except ScenarioError as error:
             raise error.moved(source="scenario", inside=place) from None
     return list(found.items())
+
+
+def own_name(scenario: Scenario) -> str:
+    """Return the name under which a scenario itself runs: its policy's, with that of its servers: random+stealing."""
+    return scenario.dispatch.policy + (f"+{scenario.balance.policy}" if scenario.balance is not None else "")
 
 
 def with_settings(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:

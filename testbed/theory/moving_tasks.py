@@ -35,7 +35,7 @@ def moving_tasks(model: ClusterModel) -> Formula:
     if balance.max_probes is not None:
         return _traditional(model, balance, size)
     rate = balance.probe_rate
-    if rate is None:
+    if balance.overall_probe_rate is not None:  # the cost at which policies are compared, whatever rate meets it here
         rate = probe_rate_for(balance.policy, model.load, size, balance.overall_probe_rate)
     if math.isinf(rate):
         state = SteadyState(1.0, response_time_tail=lambda t: 1.0 - size.cdf(t))
@@ -44,7 +44,9 @@ def moving_tasks(model: ClusterModel) -> Formula:
     field = mean_field(model.load, size, rate)
     tail = partial(_tail, field, balance.moves)
     overall = field.overall_probe_rate(balance.policy)
-    notes = [f"in the limit of many servers the servers send {overall:.4g} probes per server and time unit"]
+    notes = [
+        f"clocks of rate {rate:.4g}, which in the limit of many servers send {overall:.4g} probes per server and time unit"
+    ]
     phases = size.phase_type()
     assert phases is not None
     if len(phases[0]) <= _CORRECTED_PHASES and model.load <= _CORRECTED_LOAD:
