@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -15,15 +15,12 @@ from testbed.protocol import (
     BATCH_LIMIT,
     FRAME_LIMIT,
     AnyMessage,
-    Assign,
     Done,
-    Dropped,
     Encoder,
     FrameReader,
-    Idle,
     Message,
+    MovedTask,
     Probe,
-    ProbeReply,
     ProtocolError,
 )
 
@@ -32,17 +29,20 @@ addresses = st.integers(0, 2**31)
 times = st.floats(allow_nan=False)
 
 
-def messages() -> st.SearchStrategy[Message]:
-    def of(kind: type[Message]) -> st.SearchStrategy[Message]:
-        fields: dict[str, st.SearchStrategy[Any]] = {}
-        for field in msgspec.structs.fields(kind):
-            if field.name in ("to", "sender"):
-                fields[field.name] = addresses
-            else:
-                fields[field.name] = times if field.type is float else integers
-        return st.builds(kind, **fields)
+def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    fields: dict[str, st.SearchStrategy[Any]] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.name in ("to", "sender"):
+            fields[field.name] = addresses
+        elif field.type == list[MovedTask]:
+            fields[field.name] = st.lists(structs(MovedTask), max_size=4)
+        else:
+            fields[field.name] = times if field.type is float else integers
+    return st.builds(kind, **fields)
 
-    return st.one_of([of(kind) for kind in (Probe, ProbeReply, Assign, Done, Dropped, Idle)])
+
+def messages() -> st.SearchStrategy[Message]:
+    return st.one_of([structs(kind) for kind in get_args(AnyMessage)])
 
 
 def cut(stream: bytes, cuts: list[int]) -> list[bytes]:

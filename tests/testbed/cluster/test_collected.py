@@ -6,17 +6,23 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.cluster.collected import merge_counters, merge_occupancy, merge_records
+from testbed.cluster.collected import merge_counted, merge_counters, merge_occupancy, merge_records
 from testbed.cluster.control import Records, Report
 from testbed.cluster.controller import node_ranges
-from testbed.measure.records import COLUMNS, ProcessReport
+from testbed.measure.records import COLUMNS, COUNTED, ProcessReport
 
 
-def report(edges: list[float], occupancy: list[list[float]], **counters: int) -> Report:
+def report(
+    edges: list[float], occupancy: list[list[float]], counted: list[list[int]] | None = None, **counters: int
+) -> Report:
     silent = {"name": "node", "exact_timers": True}
     numbers = {field.name: 0 for field in msgspec.structs.fields(ProcessReport) if field.name not in silent}
     return Report(
-        process=ProcessReport(**silent, **numbers), counters=counters, occupancy_edges=edges, occupancy=occupancy
+        process=ProcessReport(**silent, **numbers),
+        counters=counters,
+        occupancy_edges=edges,
+        occupancy=occupancy,
+        counted=counted or [],
     )
 
 
@@ -46,6 +52,15 @@ def test_occupancy_adds_up_over_the_slices_that_all_nodes_have() -> None:
     assert total.tolist() == [[1.5, 2.0, 0.5], [3.0, 1.0, 0.0]]
     edges, total = merge_occupancy([dispatcher])
     assert (edges.tolist(), total.shape) == ([], (0, 1))
+
+
+def test_what_balancers_counted_adds_up_over_the_edges_that_all_nodes_have() -> None:
+    width = len(COUNTED)
+    first = report([], [], counted=[[0] * width, [1] * width])
+    second = report([], [], counted=[[0] * width, [*range(width)], [9] * width])
+    counted = merge_counted([report([], []), first, second])
+    assert counted.tolist() == [[0] * width, [1 + i for i in range(width)]]
+    assert merge_counted([report([], [])]).shape == (0, width)
 
 
 @pytest.mark.parametrize(("servers", "nodes"), [(1, 1), (7, 3), (20, 20), (1000, 7)])

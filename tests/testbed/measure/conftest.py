@@ -93,6 +93,7 @@ def simulate(
         },
         occupancy_edges=table[0],
         occupancy=table[1],
+        counted=np.array(occupancy.counted()),
         counters={"jobs arrived": jobs, "messages": 6 * jobs, "probes": 2 * jobs},
         processes=[healthy_process("node 0"), healthy_process("dispatcher 0", timers=0, lateness_mean=float("nan"))],
         stopped_at=horizon,

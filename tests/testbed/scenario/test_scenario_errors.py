@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import testbed
 from testbed.scenario import ScenarioError, load
 
 GOOD = """name = "good"
@@ -137,9 +138,10 @@ def test_a_slip_gives_one_line_with_its_remedy(tmp_path: Path, old: str, new: st
 def test_a_missing_file_lists_the_shipped_scenarios(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
         load("quikstart")
+    shipped = sorted(path.stem for path in (Path(testbed.__file__).parent / "scenarios").glob("*.toml"))
     assert str(caught.value) == (
         'quikstart: there is no such file; did you mean "quickstart"? '
-        "(shipped scenarios, to be had by name: quickstart)"
+        f"(shipped scenarios, to be had by name: {', '.join(shipped)})"
     )
     with pytest.raises(ScenarioError, match="Is a directory"):
         load(tmp_path)
