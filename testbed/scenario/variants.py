@@ -18,8 +18,8 @@ _FIXED = ("name", "seed", "variants")  # what a variant may not set: it is the s
 def variants(scenario: Scenario) -> list[tuple[str, Scenario]]:
     """Return what a scenario runs, as (name, scenario without variants).
 
-    First the scenario itself, under its policies' name (``own_name``), then each variant. Raises ScenarioError for a variant that is
-    no valid scenario, and for a name that is taken.
+    First the scenario itself, under its policies' name (``own_name``), then each variant. Raises ScenarioError for a
+    variant that is no valid scenario, and for a name that is taken.
     """
     name = own_name(scenario)
     if not scenario.variants:

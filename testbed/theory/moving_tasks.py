@@ -45,7 +45,8 @@ def moving_tasks(model: ClusterModel) -> Formula:
     tail = partial(_tail, field, balance.moves)
     overall = field.overall_probe_rate(balance.policy)
     notes = [
-        f"clocks of rate {rate:.4g}, which in the limit of many servers send {overall:.4g} probes per server and time unit"
+        f"clocks of rate {rate:.4g}, which in the limit of many servers send {overall:.4g} probes per server and time "
+        "unit"
     ]
     phases = size.phase_type()
     assert phases is not None
