@@ -26,7 +26,9 @@ from testbed.scenario import ScenarioError, resolved
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
 
-TOLERANCE = 0.005  # of R_o
+#: How close a run of the twin must come to R_o, as a share of it. A run with n probes has a standard error of about
+#: 1 / sqrt(n) of its own: half of that is as close as a search need go, twice of it is good enough in the end.
+TOLERANCE = 0.005
 MOST_RUNS = 10
 
 
@@ -89,9 +91,13 @@ def _on_twin(scenario: Scenario, replication: int, wanted: float) -> Calibration
         overall = overall_probe_rate(measurements, scenario.servers, window) or 0.0
         y = math.log(overall / wanted) if overall > 0 else -3.0
         tried.append((x, y))
-        if abs(y) <= TOLERANCE:
+        noise = 1.0 / math.sqrt(max(1.0, wanted * scenario.servers * scenario.run.duration))
+        if abs(y) <= max(TOLERANCE, 0.5 * noise):
             return Calibration(math.exp(x), overall, runs)
         x = _next(tried)
+    x, y = min(tried, key=lambda one: abs(one[1]))
+    if abs(y) <= 2 * noise:
+        return Calibration(math.exp(x), wanted * math.exp(y), runs)
     rates = ", ".join(f"{math.exp(y) * wanted:.4g} at {math.exp(x):.4g}" for x, y in tried[-3:])
     raise ScenarioError(
         f"no probe rate was found that gives it: the twin sends {rates}; ask for a rate that the policy can reach, or "
