@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from dispatchers.policy import Policy
 from dispatchers.recovery import Recovery
 from testbed.agent import Agent, Environment
-from testbed.protocol import Assign, Done, Dropped, Idle, Message, Missing, Moved, Noticed, Probe, ProbeReply
+from testbed.protocol import Assign, Done, Dropped, Idle, Message, Moved, Noticed, Probe, ProbeReply
 
 
 class Ledger(Protocol):
@@ -45,6 +45,7 @@ class Ticket:
         "inherent",
         "kind",
         "lag",
+        "moves",
         "probes",
         "remaining",
         "sizes",
@@ -57,6 +58,7 @@ class Ticket:
         self.kind = kind
         self.sizes = sizes
         self.at: list[int] = []  # by task that was placed: the server that has it
+        self.moves: dict[int, int] = {}  # by task that has moved: how often
         self.again: list[int] = []  # tasks to be placed once more
         self.remaining = len(sizes)  # tasks not yet done
         self.probes = 0
@@ -98,7 +100,6 @@ class Dispatcher(Agent):
         self.policy = policy(parameters, self)
         self.handlers[ProbeReply] = self.policy.on_probe_reply
         self.in_system: dict[int, Ticket] = {}
-        self._lost: list[tuple[int, int]] = []
         self.arrived = 0
         self.done_twice = 0  # tasks reported as done whose job had ended: it never happens, and is looked at
         self.probes = 0
@@ -108,7 +109,6 @@ class Dispatcher(Agent):
         self.recovery = Recovery(self) if recovers else None
         if self.recovery is not None:
             self.handlers[Noticed] = self.recovery.on_noticed
-            self.handlers[Missing] = self.recovery.on_missing
 
     def arrive(self, job: int, kind: int, sizes: Sequence[float]) -> None:
         """Take a job whose intended arrival time is now."""
@@ -133,15 +133,23 @@ class Dispatcher(Agent):
         self.env.send(Assign(server, self.address, job, task, ticket.kind, ticket.sizes[task]))
 
     def on_moved(self, moved: Moved) -> None:
-        """Note that a task has gone to another server."""
-        at = self.in_system[moved.job].at
-        self.policy.on_moved(at[moved.task], moved.sender)
-        at[moved.task] = moved.sender
+        """Note that a task has gone to another server, unless a later move of it is known already.
+
+        A task that moves twice quickly is spoken of by two servers, whose words may come in any order, and after the
+        end of its job.
+        """
+        ticket = self.in_system.get(moved.job)
+        if ticket is None or moved.moves <= ticket.moves.get(moved.task, 0):
+            return
+        ticket.moves[moved.task] = moved.moves
+        old = ticket.at[moved.task]
+        if old != moved.server:
+            ticket.at[moved.task] = moved.server
+            self.policy.on_moved(old, moved.server)
 
     def on_lost(self, first: int, last: int) -> None:
         """Note that servers ``first`` to ``last`` have died; dispatch again what they had, if the scenario says so."""
-        if self.recovery is not None and (first, last) not in self._lost:
-            self._lost.append((first, last))
+        if self.recovery is not None:
             # From now on every probe and every assignment is looked at; before the first death none is.
             self.probe = self._probe_if_alive  # type: ignore[method-assign]
             self.assign = self._assign_alive  # type: ignore[method-assign]
@@ -159,7 +167,8 @@ class Dispatcher(Agent):
         if ticket.again:
             task = ticket.again.pop()
             ticket.at[task] = chosen
-            self.env.send(Assign(chosen, self.address, job, task, ticket.kind, ticket.sizes[task]))
+            moves = ticket.moves.get(task, 0)
+            self.env.send(Assign(chosen, self.address, job, task, ticket.kind, ticket.sizes[task], moves))
         else:
             Dispatcher.assign(self, job, chosen)
         if chosen != server:

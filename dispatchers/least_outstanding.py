@@ -3,7 +3,7 @@
 It asks nobody: a dispatcher counts the tasks that it has placed and that have not yet been reported done or dropped.
 With one dispatcher and no message delay that is joining the shortest queue; with several, each sees only its own tasks;
 with delay it is better informed than probing, as it knows of its own tasks in flight. Ties are broken uniformly at
-random. A server that has died never finishes its tasks, so it is passed over once its count is above the others'.
+random. Servers that have died are left out.
 
 Servers are grouped by their count. A job raises one count by one and a finished task lowers one by one, so the lowest
 group moves by at most one step at a time, and a job's cost does not depend on the number of servers.
@@ -16,6 +16,8 @@ from typing import Any
 from dispatchers.policy import Policy
 from dispatchers.server_set import ServerSet
 from testbed.protocol import Done
+
+DEAD = -1  # in place of the count of a server that has died
 
 
 class LeastOutstanding(Policy):
@@ -31,13 +33,23 @@ class LeastOutstanding(Policy):
         self._least = 0  # the lowest count that some server has
 
     def place(self, job: int) -> None:
-        """Place the job on a server of the lowest group."""
+        """Place the job on a server of the lowest group; on any when all have died."""
         group = self._groups[self._least]
+        if not group:
+            self.dispatcher.assign(job, 0)
+            return
         server = group.pick(self.dispatcher.rng.uniform())
         self._move(server, self._least + 1)
         if not group:
             self._least += 1
         self.dispatcher.assign(job, server)
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Leave the dead servers out."""
+        for server in range(first, last + 1):
+            self._groups[self._counts[server]].remove(server)
+            self._counts[server] = DEAD
+        self._find_least()
 
     def on_done(self, done: Done) -> None:
         """Lower the server's count."""
@@ -45,15 +57,20 @@ class LeastOutstanding(Policy):
 
     def on_moved(self, old: int, new: int) -> None:
         """Count the task at its new server."""
-        self._move(new, self._counts[new] + 1)
+        if self._counts[new] != DEAD:
+            self._move(new, self._counts[new] + 1)
         self._lower(old)
-        while not self._groups[self._least]:
+        self._find_least()
+
+    def _find_least(self) -> None:
+        while not self._groups[self._least] and self._least < len(self._groups) - 1:
             self._least += 1
 
     def _lower(self, server: int) -> None:
         count = self._counts[server] - 1
-        self._move(server, count)
-        self._least = min(self._least, count)
+        if count >= 0:
+            self._move(server, count)
+            self._least = min(self._least, count)
 
     def _move(self, server: int, count: int) -> None:
         groups = self._groups

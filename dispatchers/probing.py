@@ -53,6 +53,7 @@ class ProbingPolicy(Policy):
         self._open: dict[int, Question] = {}  # by job
         self._expiring: deque[Question] = deque()  # open ones and some answered ones, in order of deadline
         self._timer_is_set = False
+        self._asks_twice = False  # after a death: a job may then ask again, and hear answers to its first question
 
     def ask(self, job: int, servers: Sequence[int], draw: float = 0.0) -> None:
         """Probe the servers, all distinct, on behalf of a job that has no open question."""
@@ -70,7 +71,7 @@ class ProbingPolicy(Policy):
     def on_probe_reply(self, reply: ProbeReply) -> None:
         """Note a reply, and decide if it was the last."""
         question = self._open.get(reply.job)
-        if question is None:
+        if question is None or (self._asks_twice and reply.sender not in question.servers):
             return
         queue_lengths = question.queue_lengths
         queue_lengths[reply.sender] = reply.queue_length
@@ -80,6 +81,7 @@ class ProbingPolicy(Policy):
 
     def on_lost(self, first: int, last: int) -> None:
         """Take the dead servers' replies as given."""
+        self._asks_twice = True
         for question in list(self._open.values()):
             for server in question.servers:
                 if first <= server <= last and server not in question.queue_lengths:

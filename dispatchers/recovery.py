@@ -1,18 +1,25 @@
 """Dispatching again what died with servers, exactly once.
 
-A dispatcher learns of a death when its connection ends. It must not dispatch the dead servers' tasks again at once: a
-waiting task may just have been stolen, its new server may tell so any moment, and then it would be served twice. Every
-server that is left says ``Noticed`` to every dispatcher when its own connection to the dead has ended; messages between
-two agents keep their order, so that whatever it had to tell of a task it got from the dead (``Moved``), or sent to them
-in vain (``Missing``), has come by then. When all have noticed, the tasks that are still recorded at the dead, and the
-missing ones, are nowhere. No clock is involved: a server that is paused only delays the recovery.
+A dispatcher knows of each task the server where it is, as far as it has been told. It learns of a death when its
+connection ends, but must not dispatch again what it believes to be there: a waiting task may just have been stolen, its
+new server may tell so any moment, and then it would be served twice. So it waits until every server that is left has
+said ``Noticed``, which each does when its own connection to the dead has ended, after all that it has to tell:
+
+* a server that has got a task tells so at once (``Moved``). Messages between two agents keep their order, so whatever
+  it got from the dead is known before its ``Noticed``;
+* a server that has sent a task away tells so as well, when the other has received it or has died. Else a task that died
+  with a server whose own word was cut off would stay where it was before, and never be missed.
+
+With several deaths the dispatcher waits until all of them have been noticed by all: a task may have gone from one dead
+server over another to a live one. Then every task that is recorded at a dead server is nowhere. No clock is involved: a
+server that is paused only delays the recovery.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from testbed.protocol import Missing, Noticed, ProbeReply
+from testbed.protocol import Noticed, ProbeReply
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
@@ -28,37 +35,34 @@ class Recovery:
         self.dispatched_again = 0
         self._dispatcher = dispatcher
         self._live = list(range(dispatcher.servers))
+        self._dead: set[int] = set()
         self._rng = dispatcher.env.stream(f"dispatcher/{dispatcher.index}/recovery")
         self._awaited: dict[tuple[int, int], set[int]] = {}  # by dead servers: those that have not noticed yet
-        self._missing: set[tuple[int, int]] = set()  # job and task
+        self._early: dict[tuple[int, int], set[int]] = {}  # those that noticed before this dispatcher did
 
     def on_lost(self, first: int, last: int) -> None:
         """Stop using servers ``first`` to ``last``, and wait until all others have noticed their death."""
         dead = range(first, last + 1)
+        self._dead.update(dead)
         self._live = [server for server in self._live if server not in dead]
         for awaited in self._awaited.values():
             awaited.difference_update(dead)
-        self._awaited[first, last] = set(self._live)
-        policy = self._dispatcher.policy
-        policy.on_lost(first, last)
+        self._awaited[first, last] = set(self._live) - self._early.pop((first, last), set())
+        self._dispatcher.policy.on_lost(first, last)
         self._recover()
 
     def on_noticed(self, noticed: Noticed) -> None:
         """Note that ``noticed.sender`` will hear no more from the dead."""
-        awaited = self._awaited.get((noticed.first, noticed.last))
-        if awaited is None:  # it noticed before this dispatcher did
-            self._dispatcher.on_lost(noticed.first, noticed.last)
-            awaited = self._awaited.get((noticed.first, noticed.last), set())
-        awaited.discard(noticed.sender)
-        self._recover()
-
-    def on_missing(self, missing: Missing) -> None:
-        """Note that a task was on its way to a server that has died."""
-        self._missing.add((missing.job, missing.task))
+        group = noticed.first, noticed.last
+        if group in self._awaited:
+            self._awaited[group].discard(noticed.sender)
+            self._recover()
+        else:  # the dead may still have something to say to this dispatcher
+            self._early.setdefault(group, set()).add(noticed.sender)
 
     def probe(self, server: int, job: int) -> bool:
         """Answer a probe of a dead server in its place; return whether it is dead."""
-        if server in self._live:
+        if server not in self._dead:
             return False
         dispatcher = self._dispatcher
         reply = ProbeReply(dispatcher.address, server, job, UNREACHABLE)
@@ -67,21 +71,19 @@ class Recovery:
 
     def instead_of(self, server: int) -> int:
         """Return the server itself if it is alive, else a live one, uniformly chosen."""
-        if server in self._live or not self._live:
+        if server not in self._dead or not self._live:
             return server
         return self._live[self._rng.integer(len(self._live))]
 
     def _recover(self) -> None:
-        for dead in [dead for dead, awaited in self._awaited.items() if not awaited]:
-            del self._awaited[dead]
-            if self._live:
-                self._dispatch_again(range(dead[0], dead[1] + 1))
-
-    def _dispatch_again(self, dead: range) -> None:
+        if any(self._awaited.values()):
+            return
+        self._awaited.clear()
+        if not self._live:
+            return
         dispatcher = self._dispatcher
         for job, ticket in list(dispatcher.in_system.items()):
-            gone = [task for task, server in enumerate(ticket.at) if server in dead or (job, task) in self._missing]
-            for task in gone:
-                self._missing.discard((job, task))
-                self.dispatched_again += 1
-                dispatcher.place_again(job, task)
+            for task, server in enumerate(ticket.at):
+                if server in self._dead and task not in ticket.again:
+                    self.dispatched_again += 1
+                    dispatcher.place_again(job, task)

@@ -15,7 +15,7 @@ Non-exponential Job Sizes", IEEE/ACM ToN 27(5), 2019.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
@@ -23,9 +23,7 @@ from servers.exchange import Event, Exchange, State
 from testbed.protocol import (
     Accepted,
     Message,
-    Missing,
     Moved,
-    Noticed,
     Offer,
     Probe,
     ProbeReply,
@@ -46,6 +44,8 @@ NO: Final = 2
 MOVED: Final = 3  # tasks moved
 LATE: Final = 4  # of these, on arrival at a server that had got work meanwhile
 WITHDRAWN: Final = 5  # offers accepted when no task waited any more
+
+MOST: Final = 1000  # tasks in one Transfer, for it must fit into a frame
 
 
 class Tally(Protocol):
@@ -76,10 +76,10 @@ class Trigger:
 class Balancer:
     """One server's part in moving tasks.
 
-    ``servers``: number of servers in the cluster, at addresses 0..servers-1; ``dispatchers``: addresses of the
-    dispatchers. ``half``: a thief gets half of the waiting tasks, rounded up, instead of one. ``choices``: a thief
-    first asks so many others for their queue length and steals from the longest. ``newest``: which waiting task moves
-    first.
+    ``servers``: number of servers in the cluster, at addresses 0..servers-1; ``recovers``: whether the dispatchers
+    dispatch again what dies, and must be told all they need for it. ``half``: a thief gets half of the waiting tasks,
+    rounded up, but at most ``MOST``, instead of one. ``choices``: a thief first asks so many others for their queue
+    length and steals from the longest. ``newest``: which waiting task moves first.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {
@@ -98,8 +98,8 @@ class Balancer:
         server: Server,
         *,
         servers: int,
-        dispatchers: Sequence[int],
         tally: Tally,
+        recovers: bool = False,
         half: bool = False,
         choices: int = 1,
         newest: bool = True,
@@ -111,7 +111,7 @@ class Balancer:
         self.triggers: list[Trigger] = []
         self.exchanges: dict[int, Exchange] = {}  # the open ones, by number
         self._servers = servers
-        self._dispatchers = dispatchers
+        self._recovers = recovers
         self._counts = tally.counts
         self._half = half
         self._choices = min(choices, servers - 1)
@@ -119,7 +119,8 @@ class Balancer:
         self._next_number = server.address
         self._promised_to: Exchange | None = None
         self._lost: list[range] = []
-        self._surveys: dict[int, dict[int, int]] = {}  # by exchange: queue lengths heard of, -1 while unknown
+        #: Exchanges still without a victim, by number, and the queue lengths heard of, -1 while unknown.
+        self._surveys: dict[int, tuple[Exchange, dict[int, int]]] = {}
         server.handlers.update({kind: getattr(self, method) for kind, method in self.HANDLES.items()})
 
     # --- what happens at the server ---
@@ -169,7 +170,7 @@ class Balancer:
 
     def _ask(self, exchange: Exchange) -> None:
         if self._is_lost(exchange.peer):
-            self._end_in_vain(exchange, Event.LOST)
+            self._end_soon(exchange)
             return
         self.exchanges[exchange.number] = exchange
         self.env.send(Steal(exchange.peer, self.address, exchange.number))
@@ -182,10 +183,14 @@ class Balancer:
         exchange = Exchange(self._number(), self._target(), State.OFFERING, tries)
         exchange.offered = about
         if self._is_lost(exchange.peer):
-            self._end_in_vain(exchange, Event.LOST)
+            self._end_soon(exchange)
             return
         self.exchanges[exchange.number] = exchange
         self.env.send(Offer(exchange.peer, self.address, exchange.number))
+
+    def _end_soon(self, exchange: Exchange) -> None:
+        """End an exchange with the dead. Not within the asking: a trigger that asks again would recurse."""
+        self.env.call_at(self.env.now, partial(self._end_in_vain, exchange, Event.LOST))
 
     def _end_in_vain(self, exchange: Exchange, event: Event) -> None:
         exchange.advance(event)
@@ -196,35 +201,31 @@ class Balancer:
     # --- choosing a victim by queue length ---
 
     def _survey(self, tries: int) -> None:
-        number = self._number()
         others = [s + (s >= self.address) for s in self.rng.sample(self._servers - 1, self._choices)]
-        others = [server for server in others if not self._is_lost(server)]
         self._counts[PROBES] += self._choices
-        exchange = Exchange(number, others[0] if others else self._target(), State.ASKING, tries)
-        if not others:
-            self._end_in_vain(exchange, Event.LOST)
+        exchange = Exchange(self._number(), others[0], State.ASKING, tries)
+        live = [server for server in others if not self._is_lost(server)]
+        self._counts[NO] += self._choices - max(len(live), 1)  # the last of the questions ends with the exchange
+        if not live:
+            self._end_soon(exchange)
             return
-        self.exchanges[number] = exchange
-        self._surveys[number] = dict.fromkeys(others, -1)
-        for server in others:
-            self.env.send(Probe(server, self.address, number))
+        self._surveys[exchange.number] = exchange, dict.fromkeys(live, -1)
+        for server in live:
+            self.env.send(Probe(server, self.address, exchange.number))
 
     def on_probe_reply(self, reply: ProbeReply) -> None:
         """Note a queue length; with the last of them, steal from the longest queue."""
         self._heard(reply.job, reply.sender, reply.queue_length)
 
     def _heard(self, number: int, server: int, queue_length: int) -> None:
-        survey = self._surveys.get(number)
-        if survey is None or server not in survey:
-            return
-        survey[server] = queue_length
-        if -1 in survey.values():
+        exchange, queue_lengths = self._surveys[number]
+        queue_lengths[server] = queue_length
+        if -1 in queue_lengths.values():
             return
         del self._surveys[number]
-        exchange = self.exchanges.pop(number)
-        exchange.peer = max(survey, key=survey.__getitem__)  # the first of the longest: the order is random
-        self._counts[NO] += len(survey) - 1
-        if survey[exchange.peer] < 2 or self.server.queue_length:
+        exchange.peer = max(queue_lengths, key=queue_lengths.__getitem__)  # the first of the longest: a random order
+        self._counts[NO] += len(queue_lengths) - 1
+        if queue_lengths[exchange.peer] < 2 or self.server.queue_length:
             self._end_in_vain(exchange, Event.REFUSED)
         else:
             self._ask(exchange)
@@ -239,7 +240,8 @@ class Balancer:
             return
         exchange = Exchange(steal.exchange, steal.sender, State.SENT)
         self.exchanges[exchange.number] = exchange
-        exchange.tasks = [self.server.release(self._newest) for _ in range(ceil(waiting / 2) if self._half else 1)]
+        count = min(ceil(waiting / 2), MOST) if self._half else 1
+        exchange.tasks = [self.server.release(self._newest) for _ in range(count)]
         self._send_tasks(exchange)
 
     def on_offer(self, offer: Offer) -> None:
@@ -299,31 +301,36 @@ class Balancer:
             self._counts[LATE] += len(transfer.tasks)
         self.env.send(Received(transfer.sender, self.address, transfer.exchange))
         for task in transfer.tasks:
-            self.env.send(Moved(task.dispatcher, self.address, task.job, task.task))
+            self.env.send(Moved(task.dispatcher, self.address, task.job, task.task, self.address, task.moves))
             self.server.take(task)
 
     def on_received(self, received: Received) -> None:
         """Forget the tasks that have arrived."""
-        self.exchanges.pop(received.exchange).advance(Event.RECEIVED)
+        exchange = self.exchanges.pop(received.exchange)
+        exchange.advance(Event.RECEIVED)
+        self._tell_where(exchange)
+
+    def _tell_where(self, exchange: Exchange) -> None:
+        """Tell the dispatchers of tasks that were sent where they went: their new server may die before it does."""
+        if self._recovers:
+            for task in exchange.tasks:
+                self.env.send(Moved(task.dispatcher, self.address, task.job, task.task, exchange.peer, task.moves))
 
     # --- deaths ---
 
     def on_lost(self, first: int, last: int) -> None:
-        """End all exchanges with servers ``first`` to ``last``, and tell the dispatchers what went with them."""
+        """End all exchanges with servers ``first`` to ``last``; tell the dispatchers what had been sent to them."""
         lost = range(first, last + 1)
         self._lost.append(lost)
-        for number, survey in list(self._surveys.items()):
-            for server in [server for server in survey if server in lost]:
-                self._heard(number, server, 0)
+        for number, (_, queue_lengths) in list(self._surveys.items()):
+            for server in [server for server in queue_lengths if server in lost]:
+                if number in self._surveys:
+                    self._heard(number, server, 0)
         for exchange in [exchange for exchange in self.exchanges.values() if exchange.peer in lost]:
             del self.exchanges[exchange.number]
-            self._surveys.pop(exchange.number, None)
             if exchange is self._promised_to:
                 self._promised_to = None
             if exchange.state in (State.ASKING, State.OFFERING):
                 self._end_in_vain(exchange, Event.LOST)
             elif exchange.advance(Event.LOST) is State.MISSING:
-                for task in exchange.tasks:
-                    self.env.send(Missing(task.dispatcher, self.address, task.job, task.task))
-        for dispatcher in self._dispatchers:
-            self.env.send(Noticed(dispatcher, self.address, first, last))
+                self._tell_where(exchange)

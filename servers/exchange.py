@@ -8,8 +8,8 @@ Each side keeps its own end of an exchange, in one of these states:
 * ``SENT``: it has sent tasks, which are the other's from their receipt on; it keeps a copy until it hears of that
 
 A task is owned by exactly one server at any time: its server until a Transfer is sent, the addressee from the
-Transfer's receipt on. In between the task is in the message alone, and the copy serves only to tell the task's
-dispatcher, should the addressee die, that the task went with it.
+Transfer's receipt on. In between the task is in the message alone. The copy serves only to tell the task's dispatcher
+where the task went, once the addressee has it or has died with it (dispatchers.recovery says why both must tell).
 
 ``TRANSITIONS`` is the whole protocol; an event that it lacks cannot happen, and raises.
 """

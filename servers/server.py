@@ -75,9 +75,8 @@ class Server(Agent):
         """Note that servers ``first`` to ``last`` have died."""
         if self._balancer is not None:
             self._balancer.on_lost(first, last)
-        else:
-            for dispatcher in self._dispatchers:
-                self.env.send(Noticed(dispatcher, self.address, first, last))
+        for dispatcher in self._dispatchers:
+            self.env.send(Noticed(dispatcher, self.address, first, last))
 
     def on_probe(self, probe: Probe) -> None:
         """Answer with the queue length."""
@@ -150,16 +149,17 @@ class Server(Agent):
         length = self.queue_length
         self.queue_length = length - 1
         self._meter.change(length, length - 1, now)
-        return MovedTask(task.sender, task.job, task.task, task.kind, task.size, now - arrived + waited)
+        moves = task.moves + 1
+        return MovedTask(task.sender, task.job, task.task, task.kind, task.size, now - arrived + waited, moves)
 
     def is_waiting(self, job: int, task: int) -> bool:
         """Whether a certain task waits here."""
         return any(item.job == job and item.task == task for _, _, item in self._waiting)
 
     def take(self, moved: MovedTask) -> None:
-        """Own a task that has come from another server, where it waited ``moved.waited``."""
+        """Own a task that has come from another server, where it waited ``moved.waited``; also above the buffer."""
         now = self.env.now
-        task = Assign(self.address, moved.dispatcher, moved.job, moved.task, moved.kind, moved.size)
+        task = Assign(self.address, moved.dispatcher, moved.job, moved.task, moved.kind, moved.size, moved.moves)
         length = self.queue_length
         if length == 0:
             self._serve(task, moved.waited, now)

@@ -42,12 +42,16 @@ class ProbeReply(Message, tag=2):
 
 
 class Assign(Message, tag=3):
-    """A dispatcher places a task of a job on a server. ``kind`` indexes the job type; ``size`` is in time units."""
+    """A dispatcher places a task of a job on a server. ``kind`` indexes the job type; ``size`` is in time units.
+
+    ``moves`` is how often the task had moved before, in a life that ended with its server; 0 for most.
+    """
 
     job: int
     task: int
     kind: int
     size: float
+    moves: int = 0
 
 
 class Done(Message, tag=4):
@@ -101,7 +105,10 @@ class Withdrawn(Message, tag=11):
 
 
 class MovedTask(msgspec.Struct, array_like=True, gc=False):
-    """A waiting task on its way to another server: what its Assign said, and how long it has waited so far."""
+    """A waiting task on its way to another server: what its Assign said, and how long it has waited so far.
+
+    ``moves`` is how often it has moved, this time included.
+    """
 
     dispatcher: int
     job: int
@@ -109,6 +116,7 @@ class MovedTask(msgspec.Struct, array_like=True, gc=False):
     kind: int
     size: float
     waited: float
+    moves: int
 
 
 class Transfer(Message, tag=12, gc=True):
@@ -125,20 +133,19 @@ class Received(Message, tag=13):
 
 
 class Moved(Message, tag=14):
-    """A server tells the dispatcher of a task that the task is now its own."""
+    """A server tells the dispatcher of a task that the task's move number ``moves`` took it to ``server``.
+
+    The new server says so, and where lost tasks are to be dispatched again its former server as well. Words of several
+    servers come in any order; the one with the most moves is the latest.
+    """
 
     job: int
     task: int
+    server: int
+    moves: int
 
 
-class Missing(Message, tag=15):
-    """A server tells the dispatcher of a task that it had sent the task to a server that has died since."""
-
-    job: int
-    task: int
-
-
-class Noticed(Message, tag=16):
+class Noticed(Message, tag=15):
     """A server tells a dispatcher that it will hear no more from servers ``first`` to ``last``, which have died."""
 
     first: int
@@ -160,7 +167,6 @@ AnyMessage = (
     | Transfer
     | Received
     | Moved
-    | Missing
     | Noticed
 )
 

@@ -170,13 +170,16 @@ class ClusterProcess:
         except OSError:  # it has gone again
             peer.close()
             return
+        servers = self.scenario.servers
         if hello.process == self._number:
             # The far end of the process's connection to itself: what is sent on the near end comes out here.
-            await self._converse(Connection(peer), None)
-        else:
+            addresses = None
+        elif hello.process < self.scenario.cluster.dispatchers:
             # Dispatcher processes come first: process i hosts dispatcher i.
-            dispatcher = self.scenario.servers + hello.process
-            await self._converse(Connection(peer), hello.servers or (dispatcher, dispatcher + 1))
+            addresses = (servers + hello.process, servers + hello.process + 1)
+        else:
+            addresses = hello.servers
+        await self._converse(Connection(peer), addresses)
 
     def _hello(self) -> bytes:
         return Encoder().frame(Hello(VERSION, self._token, self._number, self.setup.servers))
@@ -265,7 +268,6 @@ class ClusterProcess:
 
     async def finish(self, finish: Finish) -> None:
         """Stop arrivals, close the books, send records and report."""
-        self._finishing = True
         if self._source is not None:
             self._source.stop()
         if len(self._cpu) < 2:
@@ -350,6 +352,7 @@ class ClusterProcess:
                 elif isinstance(message, Finish):
                     finish = message
                     break
+            self._finishing = True  # the connections that end from here on are no deaths
             # The agents stop before the books are closed: the job of a task that ends meanwhile would not be found.
             nursery.cancel_scope.cancel()
         if finish is not None:

@@ -6,7 +6,7 @@ import socket
 
 import trio
 
-from testbed.protocol import BATCH, BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message
+from testbed.protocol import BATCH, BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message, ProtocolError
 
 RECEIVE_BYTES = 1 << 18
 
@@ -39,11 +39,23 @@ class Connection:
         outbox = self.outbox
         self.messages_sent += len(outbox)
         if len(outbox) <= BATCH_LIMIT:
-            self._write(self._encoder.frame(outbox))
+            self._write_frames(outbox)
         else:
             for i in range(0, len(outbox), BATCH_LIMIT):
-                self._write(self._encoder.frame(outbox[i : i + BATCH_LIMIT]))
+                self._write_frames(outbox[i : i + BATCH_LIMIT])
         outbox.clear()
+
+    def _write_frames(self, messages: list[Message]) -> None:
+        try:
+            frame = self._encoder.frame(messages)
+        except ProtocolError:  # Transfers of many tasks: only these have no fixed length
+            half = len(messages) // 2
+            if not half:
+                raise
+            self._write_frames(messages[:half])
+            self._write_frames(messages[half:])
+        else:
+            self._write(frame)
 
     def _write(self, frame: bytes) -> None:
         if self._closed:

@@ -58,12 +58,11 @@ def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], 
 
 def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: Occupancy) -> Balancer:
     """Return the balancer of a server, with the triggers that the scenario asks for."""
-    recovers = scenario.cluster.on_failure == "redispatch"
     balancer = Balancer(
         server,
         servers=scenario.servers,
-        dispatchers=range(scenario.servers, scenario.servers + scenario.cluster.dispatchers) if recovers else (),
         tally=tally,
+        recovers=scenario.cluster.on_failure == "redispatch",
         half=balance.steal == "half",
         choices=balance.victim_choices,
         newest=balance.moves == "newest",
