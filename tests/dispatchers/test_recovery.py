@@ -1,0 +1,236 @@
+"""Which words make a dispatcher dispatch a task again, in the races that a cluster meets once a year."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from dispatchers.dispatcher import Dispatcher
+from dispatchers.policy import NoParameters, Policy
+from dispatchers.registry import policies
+from testbed.measure.records import COMPLETED, LOST, JobRecords
+from testbed.protocol import Assign, Done, Message, Moved, Noticed, Probe, ProbeReply
+from testbed.runtime.virtual import VirtualRuntime
+
+HERE = 4  # the dispatcher's address; servers are 0..3
+
+
+class ToServer(Policy):
+    """Every job goes to server 0."""
+
+    name = "to server 0"
+    source = "a test"
+
+    def place(self, job: int) -> None:
+        self.dispatcher.assign(job, 0)
+
+
+@dataclass
+class Desk:
+    """A dispatcher, and what it sends."""
+
+    policy: type[Policy] = ToServer
+    parameters: Any = field(default_factory=NoParameters)
+
+    def __post_init__(self) -> None:
+        self.runtime = VirtualRuntime(1)
+        self.sent: list[Message] = []
+        self.runtime.send = self.sent.append
+        self.records = JobRecords(1)
+        self.dispatcher = Dispatcher(
+            self.runtime,
+            HERE,
+            index=0,
+            servers=4,
+            policy=self.policy,
+            parameters=self.parameters,
+            ledger=self.records,
+            recovers=True,
+        )
+
+    def tell(self, *messages: Message) -> None:
+        for message in messages:
+            self.dispatcher.handlers[type(message)](message)
+            self.runtime.run(self.runtime.now)
+
+    def arrive(self, job: int = 0) -> int:
+        self.dispatcher.arrive(job, 0, (1.0,))
+        return self.placed[-1]
+
+    def lost(self, first: int, last: int | None = None) -> None:
+        self.dispatcher.on_lost(first, first if last is None else last)
+        self.runtime.run(self.runtime.now)
+
+    def noticed(self, dead: int, *senders: int) -> None:
+        self.tell(*(Noticed(HERE, sender, dead, dead) for sender in senders))
+
+    @property
+    def placed(self) -> list[int]:
+        """Where tasks were placed, in order."""
+        return [message.to for message in self.sent if isinstance(message, Assign)]
+
+
+def moved(sender: int, to: int, number: int, job: int = 0) -> Moved:
+    return Moved(HERE, sender, job, 0, to, number)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    found = Desk()
+    assert found.arrive() == 0
+    return found
+
+
+def test_a_dead_servers_task_is_placed_again_when_all_others_have_noticed(desk: Desk) -> None:
+    desk.lost(0)
+    desk.noticed(0, 1, 3)
+    assert desk.placed == [0]
+    desk.noticed(0, 2)
+    assert len(desk.placed) == 2
+    assert desk.placed[1] in (1, 2, 3)
+    desk.tell(Done(HERE, desk.placed[1], 0, 0, 0.0, 1.0))
+    assert desk.records.columns()["outcome"].tolist() == [COMPLETED]
+    assert (desk.dispatcher.recovery.dispatched_again, desk.dispatcher.done_twice) == (1, 0)
+
+
+def test_a_task_that_was_stolen_from_the_dead_in_time_is_not_placed_again(desk: Desk) -> None:
+    desk.lost(0)
+    desk.tell(moved(2, 2, 1))
+    desk.noticed(0, 1, 2, 3)
+    assert desk.placed == [0]
+
+
+def test_nothing_is_placed_again_before_the_dead_can_say_no_more_to_this_dispatcher(desk: Desk) -> None:
+    desk.noticed(0, 1, 2, 3)
+    assert desk.placed == [0]
+    desk.tell(Done(HERE, 0, 0, 0, 0.0, 1.0))  # was on its way
+    desk.lost(0)
+    assert desk.placed == [0]
+    assert desk.dispatcher.done_twice == 0
+
+
+def test_words_that_come_early_count_when_the_dispatcher_notices_itself(desk: Desk) -> None:
+    desk.noticed(0, 1, 2, 3)
+    desk.lost(0)
+    assert len(desk.placed) == 2
+
+
+def test_an_older_move_does_not_count_after_a_later_one(desk: Desk) -> None:
+    desk.tell(moved(2, 2, 2), moved(1, 1, 1))
+    assert desk.dispatcher.in_system[0].at == [2]
+
+
+def test_word_of_a_move_may_come_after_the_end_of_the_job(desk: Desk) -> None:
+    desk.tell(moved(2, 2, 2), Done(HERE, 2, 0, 0, 0.0, 1.0), moved(1, 1, 1))
+    assert desk.dispatcher.in_system == {}
+
+
+def test_a_task_whose_new_server_died_before_it_could_tell_is_placed_again(desk: Desk) -> None:
+    """Server 1 has stolen it and said Received to server 0, but its word to the dispatcher was cut off."""
+    desk.tell(moved(0, 1, 1))
+    desk.lost(1)
+    desk.noticed(1, 0, 2, 3)
+    assert len(desk.placed) == 2
+
+
+def test_a_task_that_the_dead_passed_on_is_not_placed_again(desk: Desk) -> None:
+    """Server 0 sent it to server 1 and has heard of its death; but server 2 had stolen it from there."""
+    desk.lost(1)
+    desk.tell(moved(2, 2, 2), moved(0, 1, 1))
+    desk.noticed(1, 0, 2, 3)
+    assert desk.placed == [0]
+
+
+def test_a_task_that_went_from_one_dead_server_over_another_is_waited_for(desk: Desk) -> None:
+    """0 -> 1 -> 2; server 1's word was cut off, and server 2 speaks after it has noticed the first death only."""
+    desk.lost(0)
+    desk.noticed(0, 2, 3)
+    desk.lost(1)
+    assert desk.placed == [0]
+    desk.tell(moved(2, 2, 2))
+    desk.noticed(1, 2, 3)
+    assert desk.placed == [0]
+    assert desk.dispatcher.in_system[0].at == [2]
+
+
+def test_an_old_move_does_not_count_in_a_tasks_next_life(desk: Desk) -> None:
+    desk.tell(moved(1, 1, 2))  # 0 -> 3 -> 1; the first move is yet to be told
+    desk.lost(1)
+    desk.noticed(1, 0, 2, 3)
+    again = desk.sent[-1]
+    assert isinstance(again, Assign)
+    assert again.moves == 2
+    desk.tell(moved(3, 3, 1))
+    assert desk.dispatcher.in_system[0].at == [0]
+    desk.tell(moved(2, 2, 3))
+    assert desk.dispatcher.in_system[0].at == [2]
+
+
+def test_no_job_is_placed_on_a_dead_server_or_waits_for_one(desk: Desk) -> None:
+    desk.lost(0, 2)
+    assert [desk.arrive(job) for job in (1, 2, 3)] == [3, 3, 3]
+
+
+def test_with_no_server_left_jobs_are_lost(desk: Desk) -> None:
+    desk.lost(0, 1)
+    desk.lost(2, 3)
+    desk.arrive(1)
+    desk.dispatcher.close(lambda server: True)
+    assert desk.records.columns()["outcome"].tolist() == [LOST, LOST]
+
+
+@pytest.mark.parametrize("timeout", [None, 5.0])
+@pytest.mark.parametrize("policy", ["power-of-d", "jsq"])
+def test_a_probe_of_the_dead_is_answered_in_their_place(policy: str, timeout: float | None) -> None:
+    kind = policies()[policy]
+    parameters = {"d": 4, "timeout": timeout} if policy == "power-of-d" else {"timeout": timeout}
+    desk = Desk(kind, kind.Parameters(**parameters))
+    desk.dispatcher.arrive(0, 0, (1.0,))
+    asked = [message.to for message in desk.sent if isinstance(message, Probe)]
+    assert sorted(asked) == [0, 1, 2, 3]
+    desk.tell(ProbeReply(HERE, 2, 0, 3), ProbeReply(HERE, 3, 0, 2))
+    desk.lost(0, 1)  # before they could reply
+    assert desk.placed == [3]
+    desk.dispatcher.arrive(1, 0, (1.0,))
+    desk.tell(ProbeReply(HERE, 2, 1, 7), ProbeReply(HERE, 3, 1, 8))
+    assert desk.placed == [3, 2]
+    assert sum(isinstance(message, Probe) for message in desk.sent) == 6
+
+
+def test_a_reply_to_the_first_question_of_a_job_is_none_to_its_second() -> None:
+    kind = policies()["power-of-d"]
+    for seed in range(20):
+        desk = Desk(kind, kind.Parameters(d=2, timeout=1.0))
+        desk.dispatcher.rng = desk.runtime.stream(str(seed))
+        desk.dispatcher.arrive(0, 0, (1.0,))
+        first = [message.to for message in desk.sent if isinstance(message, Probe)]
+        desk.tell(ProbeReply(HERE, first[1], 0, 0))
+        desk.runtime.run(2.0)  # time is up: it goes to the one that has replied
+        desk.lost(first[1])
+        del desk.sent[:]
+        desk.noticed(first[1], *(server for server in range(4) if server != first[1]))
+        second = [message.to for message in desk.sent if isinstance(message, Probe)]
+        desk.tell(ProbeReply(HERE, first[0], 0, 0))
+        if first[0] not in second and len(second) == 2:
+            assert desk.placed == []
+            desk.tell(*(ProbeReply(HERE, server, 0, 1) for server in second))
+            assert desk.placed == [second[0]]
+            return
+    raise AssertionError("no seed asks two others")
+
+
+def test_least_outstanding_leaves_the_dead_out_and_counts_what_moves() -> None:
+    desk = Desk(policies()["least-outstanding"], NoParameters())
+    assert sorted(desk.arrive(job) for job in range(4)) == [0, 1, 2, 3]
+    at_zero = desk.placed.index(0)
+    desk.lost(0)
+    desk.tell(moved(1, 1, 1, job=at_zero))
+    assert sorted(desk.arrive(job) for job in (4, 5)) == [2, 3]  # server 1 has two
+    desk.noticed(0, 1, 2, 3)
+    desk.tell(Done(HERE, 1, at_zero, 0, 0.0, 1.0), Done(HERE, 1, desk.placed.index(1), 0, 0.0, 1.0))
+    assert [desk.arrive(job) for job in (6, 7)] == [1, 1]
+    assert len(desk.placed) == 8
+    desk.lost(1, 3)
+    desk.arrive(8)

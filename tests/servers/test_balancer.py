@@ -1,0 +1,388 @@
+"""Servers that move tasks under arbitrary delays, reorderings between pairs of agents, and crashes.
+
+The network here keeps messages in order between two agents and promises nothing else: any channel may be as slow as it
+likes. When the servers of a group die, a prefix of what each had sent to each survivor still arrives, the survivor is
+told of the death after it, and what is sent to the dead vanishes. That is all that sockets promise.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dispatchers.dispatcher import Dispatcher
+from dispatchers.registry import policies
+from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
+from servers.server import Server
+from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
+from testbed.agent import Timer
+from testbed.measure.records import COMPLETED, JobRecords, Occupancy
+from testbed.protocol import Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
+from testbed.streams import Stream, generator
+
+WILD_STEPS = 1500  # messages and timers in any order; from then on messages come before timers, so that a run ends
+MOST_STEPS = 60_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A small system; all that is left to chance in it follows from ``seed``."""
+
+    servers: int
+    dispatchers: int
+    jobs: int
+    policy: str = "random"
+    parameters: dict[str, Any] = field(default_factory=dict)
+    stealing: bool = True
+    sharing: bool = False
+    max_probes: int | None = None  # None: clocks
+    half: bool = False
+    choices: int = 1
+    newest: bool = True
+    crashes: int = 0
+    delay: float = 0.5  # 0: messages overtake all timers; towards 1: timers overtake all messages
+    seed: int = 0
+
+
+class Environment:
+    lateness = 0.0
+
+    def __init__(self, network: Network, address: int) -> None:
+        self._network = network
+        self._address = address
+
+    @property
+    def now(self) -> float:
+        return self._network.now
+
+    def send(self, message: Message) -> None:
+        assert message.sender == self._address
+        self._network.send(message)
+
+    def call_at(self, when: float, callback: Any) -> Timer:
+        return self._network.call_at(self._address, when, callback)
+
+    def stream(self, name: str) -> Stream:
+        return Stream(generator(self._network.case.seed, 0, name))
+
+
+class WatchedServer(Server):
+    """Notes which tasks it begins to serve."""
+
+    network: Network
+
+    def _serve(self, task: Any, wait: float, now: float) -> None:
+        self.network.started[task.job].append(self.address)
+        super()._serve(task, wait, now)
+
+    def tasks(self) -> list[int]:
+        waiting = [item[2].job for item in self._waiting]
+        assert len(waiting) == max(self.queue_length - 1, 0)
+        return [*waiting, self._in_service.job] if self.queue_length else waiting
+
+
+class Network:
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.rng = random.Random(case.seed)
+        self.now = 0.0
+        self.heap: list[tuple[float, int, int, Timer]] = []
+        self.order = 0
+        self.channels: dict[tuple[int, int], deque[Message]] = {}
+        self.weights: dict[tuple[int, int], float] = {}
+        self.dead: set[int] = set()
+        self.notices: dict[tuple[int, int], set[int]] = {}  # by group: survivors still to be told
+        self.started: dict[int, list[int]] = {job: [] for job in range(case.jobs)}
+        self.moves: dict[int, list[int]] = {job: [] for job in range(case.jobs)}
+        self.sent: Counter[type[Message]] = Counter()
+        self.moved = self.late = self.arrived = 0
+        self.records = JobRecords(1)
+        self.tallies = [Occupancy() for _ in range(case.servers)]
+        self.servers = [self._server(address) for address in range(case.servers)]
+        kind = policies()[case.policy]
+        parameters = dict(case.parameters)
+        if parameters.pop("uneven", False):
+            parameters["weights"] = tuple(20.0 ** -(address % 3) for address in range(case.servers))
+        self.dispatchers = [
+            Dispatcher(
+                Environment(self, case.servers + index),
+                case.servers + index,
+                index=index,
+                servers=case.servers,
+                policy=kind,
+                parameters=kind.Parameters(**parameters),
+                ledger=self.records,
+                recovers=case.crashes > 0,
+            )
+            for index in range(case.dispatchers)
+        ]
+        self.agents = [*self.servers, *self.dispatchers]
+
+    def _server(self, address: int) -> WatchedServer:
+        case = self.case
+        addresses = range(case.servers, case.servers + case.dispatchers)
+        server = WatchedServer(
+            Environment(self, address),
+            address,
+            speeds=[1.0],
+            meter=self.tallies[address],
+            idle_report_to=addresses if policies()[case.policy].idle_reports else (),
+            dispatchers=addresses if case.crashes else (),
+        )
+        server.network = self
+        balancer = Balancer(
+            server,
+            servers=case.servers,
+            tally=self.tallies[address],
+            recovers=case.crashes > 0,
+            half=case.half,
+            choices=case.choices,
+            newest=case.newest,
+        )
+        if case.stealing:
+            rate = self.rng.choice([0.3, 3.0, 30.0])
+            most = case.max_probes
+            balancer.triggers.append(
+                StealingClock(balancer, rate) if most is None else StealingWhenIdle(balancer, most)
+            )
+        if case.sharing:
+            rate = self.rng.choice([0.3, 3.0, 30.0])
+            most = case.max_probes
+            balancer.triggers.append(SharingClock(balancer, rate) if most is None else SharingOnArrival(balancer, most))
+        server.attach(balancer)
+        return server
+
+    # --- what agents do ---
+
+    def call_at(self, address: int, when: float, callback: Any) -> Timer:
+        timer = Timer(callback)
+        self.order += 1
+        heappush(self.heap, (max(when, self.now), self.order, address, timer))
+        return timer
+
+    def send(self, message: Message) -> None:
+        assert message.sender not in self.dead
+        if isinstance(message, Steal | Offer | Probe):
+            assert message.to != message.sender, "a server asks itself"
+        self.sent[type(message)] += 1
+        if message.to not in self.dead:
+            pair = message.sender, message.to
+            if pair not in self.channels:
+                self.channels[pair] = deque()
+                self.weights[pair] = self.rng.choice([0.003, 0.1, 1.0])
+            self.channels[pair].append(message)
+
+    # --- what happens ---
+
+    def deliver(self, pair: tuple[int, int]) -> None:
+        message = self.channels[pair].popleft()
+        agent = self.agents[message.to]
+        if isinstance(message, Transfer):
+            self.moved += len(message.tasks)
+            self.late += len(message.tasks) if agent.queue_length else 0
+            for task in message.tasks:
+                self.moves[task.job].append(task.moves)
+        if isinstance(message, Done) and message.job in agent.in_system:
+            assert agent.in_system[message.job].at[message.task] == message.sender, "the dispatcher knows where it is"
+        agent.handlers[type(message)](message)
+
+    def fire(self) -> None:
+        when, _, address, timer = heappop(self.heap)
+        if address not in self.dead and timer.callback is not None:
+            self.now = max(self.now, when)
+            timer.callback()
+
+    def crash(self, first: int, last: int) -> None:
+        group = set(range(first, last + 1)) - self.dead
+        assert group == set(range(first, last + 1))
+        self.dead |= group
+        for pair, channel in self.channels.items():
+            if pair[1] in self.dead:
+                channel.clear()
+            elif pair[0] in group:
+                for _ in range(self.rng.randint(0, len(channel))):
+                    channel.pop()
+        self.notices[first, last] = {agent.address for agent in self.agents} - self.dead
+        for waiting in self.notices.values():
+            waiting -= group
+
+    def events(self) -> list[tuple[float, Any]]:
+        """What can happen now but for timers: (weight, deed)."""
+        found: list[tuple[float, Any]] = [
+            (self.weights[pair], lambda pair=pair: self.deliver(pair))
+            for pair, channel in self.channels.items()
+            if channel
+        ]
+        for (first, last), waiting in self.notices.items():
+            for address in sorted(waiting):
+                if not any(self.channels.get((dead, address)) for dead in range(first, last + 1)):
+                    found.append((0.3, lambda f=first, t=last, a=address: self.tell(f, t, a)))
+        return found
+
+    def tell(self, first: int, last: int, address: int) -> None:
+        self.notices[first, last].discard(address)
+        self.agents[address].on_lost(first, last)
+
+    # --- a run ---
+
+    def run(self) -> None:
+        case, rng = self.case, self.rng
+        when = 0.0
+        for job in range(case.jobs):
+            when += rng.expovariate(case.servers * 1.5)
+            dispatcher = rng.choice(self.dispatchers)
+            size = rng.choice([0.01, 0.1, 1.0, 5.0])
+            self.call_at(dispatcher.address, when, lambda d=dispatcher, j=job, s=size: self.arrive(d, j, s))
+        for agent in self.agents:
+            agent.start()
+        groups = self.groups()
+        crash_at = sorted(rng.randrange(WILD_STEPS // 2) for _ in groups)
+        for step in range(MOST_STEPS):
+            events = self.events()
+            if crash_at and (step >= crash_at[0] or not (events or self.heap)):
+                crash_at.pop(0)
+                self.crash(*groups.pop())
+                continue
+            assert events or self.heap or not any(dispatcher.in_system for dispatcher in self.dispatchers), "stuck"
+            over = self.arrived == case.jobs and not any(dispatcher.in_system for dispatcher in self.dispatchers)
+            if over and not crash_at:
+                while self.heap and self.heap[0][0] <= self.now:
+                    self.fire()
+                events = self.events()
+                if not events:
+                    return
+            wild = step < WILD_STEPS and not over
+            if events and (not self.heap or rng.random() >= (case.delay if wild else 0.05)):
+                rng.choices([deed for _, deed in events], [weight for weight, _ in events])[0]()
+            elif self.heap:
+                self.fire()
+            self.check()
+        raise AssertionError(f"jobs {[sorted(d.in_system) for d in self.dispatchers]} never end")
+
+    def arrive(self, dispatcher: Dispatcher, job: int, size: float) -> None:
+        self.arrived += 1
+        dispatcher.arrive(job, 0, (size,))
+
+    def groups(self) -> list[tuple[int, int]]:
+        """Choose which nodes die: disjoint ranges of servers, and at least one server is left."""
+        servers = self.case.servers
+        cuts = sorted(self.rng.sample(range(1, servers), min(self.case.crashes, servers - 1)))
+        nodes = [(first, last - 1) for first, last in zip([0, *cuts], [*cuts, servers], strict=True)]
+        self.rng.shuffle(nodes)
+        return nodes[1:]
+
+    def check(self) -> None:
+        """A task is in one place: at a live server, or on its way to one."""
+        places = Counter(job for server in self.servers if server.address not in self.dead for job in server.tasks())
+        for channel in self.channels.values():
+            for message in channel:
+                if isinstance(message, Transfer):
+                    places.update(task.job for task in message.tasks)
+        assert not places or max(places.values()) == 1, f"in two places: {places.most_common(1)}"
+
+
+def check(case: Case) -> Network:
+    network = Network(case)
+    network.run()
+    columns = network.records.columns()
+    assert sorted(columns["job"].tolist()) == list(range(case.jobs)), "each job ends once"
+    assert np.all(columns["outcome"] == COMPLETED)
+    assert all(dispatcher.done_twice == 0 for dispatcher in network.dispatchers)
+    live = [server for server in network.servers if server.address not in network.dead]
+    for job, places in network.started.items():
+        assert sum(place not in network.dead for place in places) <= 1, f"job {job} is served twice: {places}"
+        if not case.crashes:
+            assert len(places) == 1
+    for server in live:
+        balancer = server._balancer
+        assert balancer is not None
+        assert server.queue_length == 0
+        assert (balancer.exchanges, balancer._surveys, balancer._promised_to) == ({}, {}, None)
+        counts = network.tallies[server.address].counts
+        assert counts[PROBES] == counts[YES] + counts[NO]
+        assert counts[WITHDRAWN] + counts[LATE] <= counts[YES] + counts[MOVED]
+    total = np.sum([tally.counts for tally in network.tallies], axis=0)
+    assert (total[MOVED], total[LATE]) == (network.moved, network.late)
+    assert total[WITHDRAWN] == network.sent[Withdrawn]
+    if case.choices == 1:  # else the questions are probes of queue lengths, and offers
+        in_vain = total[PROBES] - network.sent[Steal] - network.sent[Offer]
+        assert in_vain >= 0 if case.crashes else in_vain == 0
+    if case.policy == "least-outstanding":
+        for dispatcher in network.dispatchers:
+            counts = [dispatcher.policy._counts[server.address] for server in live]
+            assert counts == [0] * len(live)
+    for dispatcher in network.dispatchers:
+        if dispatcher.recovery is not None:
+            assert not dispatcher.recovery._awaited
+    return network
+
+
+POLICIES: list[tuple[str, dict[str, Any]]] = [
+    ("random", {}),
+    ("random", {"uneven": True}),  # long queues beside idle servers: tasks move often
+    ("round-robin", {}),
+    ("least-outstanding", {}),
+    ("jiq", {}),
+    ("power-of-d", {}),
+    ("power-of-d", {"timeout": 0.3}),
+    ("jsq", {"timeout": 0.3}),
+]
+
+
+def cases(crashes: st.SearchStrategy[int], chosen: list[tuple[str, dict[str, Any]]]) -> st.SearchStrategy[Case]:
+    return st.builds(
+        lambda policy, triggers, **rest: Case(
+            policy=policy[0],
+            parameters=policy[1],
+            stealing=triggers != "sharing",
+            sharing=triggers != "stealing",
+            **rest,
+        ),
+        policy=st.sampled_from(chosen),
+        triggers=st.sampled_from(["stealing", "sharing", "hybrid"]),
+        servers=st.integers(2, 6),
+        dispatchers=st.integers(1, 2),
+        jobs=st.integers(1, 40),
+        max_probes=st.none() | st.integers(1, 4),
+        half=st.booleans(),
+        choices=st.integers(1, 3),
+        newest=st.booleans(),
+        crashes=crashes,
+        delay=st.sampled_from([0.0, 0.2, 0.5, 0.8]),
+        seed=st.integers(0, 2**32 - 1),
+    )
+
+
+EXAMPLES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@EXAMPLES
+@given(cases(st.just(0), POLICIES))
+def test_every_task_is_in_one_place_and_is_served_once(case: Case) -> None:
+    check(case)
+
+
+@EXAMPLES
+@given(cases(st.integers(1, 3), POLICIES))
+def test_no_task_is_lost_or_served_twice_when_servers_die(case: Case) -> None:
+    check(case)
+
+
+def test_the_races_that_the_protocol_is_for_are_met() -> None:
+    late = withdrawn = twice = again = 0
+    for seed in range(30):
+        settings_ = {"servers": 4, "dispatchers": 2, "jobs": 40, "sharing": True, "half": seed % 2 == 0, "seed": seed}
+        network = check(Case(parameters={"uneven": True}, **settings_))
+        late += network.late
+        withdrawn += network.sent[Withdrawn]
+        twice += sum(max(ticket) > 1 for ticket in network.moves.values() if ticket)
+        died = check(Case(crashes=2, **settings_))
+        again += sum(dispatcher.recovery.dispatched_again for dispatcher in died.dispatchers)
+    assert min(late, withdrawn, twice, again) >= 10
