@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,7 +122,9 @@ def _next(tried: list[tuple[float, float]]) -> float:
 
 def _cache_file(scenario: Scenario, replication: int) -> Path:
     alone = msgspec.structs.replace(scenario, name="x", variants=[])
-    digest = hashlib.blake2b(f"{resolved(alone)} {replication}".encode(), digest_size=16).hexdigest()
+    # Another version may have other streams or policies, on which another rate is the right one.
+    key = f"{version('loadbalance-testbed')} {resolved(alone)} {replication}"
+    digest = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
     return Path(platformdirs.user_cache_dir("loadbalance-testbed")) / "calibrations" / f"{digest}.json"
 
 
