@@ -71,7 +71,8 @@ class Dispatcher(Agent):
     """Receives jobs and places their tasks on servers, as its policy says.
 
     ``rng`` draws the policy's choices. The response time of a job is the time between its *intended* arrival and the
-    receipt of its last ``Done``, both on this dispatcher's clock (DESIGN, rules 6 and 7).
+    receipt of its last ``Done``, both on this dispatcher's clock (DESIGN, rules 6 and 7). With ``recovers`` it
+    dispatches again what dies with servers; ``tasks_move`` says whether servers move tasks among themselves.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {
@@ -92,6 +93,7 @@ class Dispatcher(Agent):
         parameters: Any,
         ledger: Ledger,
         recovers: bool = False,
+        tasks_move: bool = False,
     ) -> None:
         super().__init__(env, address)
         self.index = index
@@ -106,7 +108,7 @@ class Dispatcher(Agent):
         self._ledger = ledger
         self._policy_on_done = self.policy.on_done
         self._place = self.policy.place
-        self.recovery = Recovery(self) if recovers else None
+        self.recovery = Recovery(self, tasks_move) if recovers else None
         if self.recovery is not None:
             self.handlers[Noticed] = self.recovery.on_noticed
 

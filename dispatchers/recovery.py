@@ -11,8 +11,9 @@ said ``Noticed``, which each does when its own connection to the dead has ended,
   with a server whose own word was cut off would stay where it was before, and never be missed.
 
 With several deaths the dispatcher waits until all of them have been noticed by all: a task may have gone from one dead
-server over another to a live one. Then every task that is recorded at a dead server is nowhere. No clock is involved: a
-server that is paused only delays the recovery.
+server over another to a live one. Then every task that is recorded at a dead server is nowhere. Where tasks never move,
+the end of the dispatcher's own connection is enough. No clock is involved: a server that is paused only delays the
+recovery.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ UNREACHABLE = 2**31
 class Recovery:
     """What a dispatcher does about dead servers."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, tasks_move: bool) -> None:
         self.dispatched_again = 0
         self._dispatcher = dispatcher
+        self._tasks_move = tasks_move
         self._live = list(range(dispatcher.servers))
         self._dead: set[int] = set()
         self._rng = dispatcher.env.stream(f"dispatcher/{dispatcher.index}/recovery")
@@ -47,7 +49,8 @@ class Recovery:
         self._live = [server for server in self._live if server not in dead]
         for awaited in self._awaited.values():
             awaited.difference_update(dead)
-        self._awaited[first, last] = set(self._live) - self._early.pop((first, last), set())
+        if self._tasks_move:
+            self._awaited[first, last] = set(self._live) - self._early.pop((first, last), set())
         self._dispatcher.policy.on_lost(first, last)
         self._recover()
 

@@ -32,6 +32,7 @@ def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], 
     """Return the server agents at the given addresses; ``meter`` keeps how long they spend at each queue length."""
     reports = policies()[scenario.dispatch.policy].idle_reports
     dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers)
+    recovers = scenario.cluster.on_failure == "redispatch"
     wanted = set(servers)
     built = []
     address = 0
@@ -46,7 +47,7 @@ def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], 
                     meter=meter,
                     buffer=pool.buffer,
                     idle_report_to=dispatchers if reports else (),
-                    dispatchers=dispatchers if scenario.cluster.on_failure == "redispatch" else (),
+                    dispatchers=dispatchers if recovers else (),
                 )
                 if scenario.balance is not None:
                     server.attach(build_balancer(server, scenario, scenario.balance, meter))
@@ -94,6 +95,7 @@ def build_dispatcher(env: Environment, scenario: Scenario, index: int, ledger: L
         parameters=scenario.dispatch.parameters,
         ledger=ledger,
         recovers=scenario.cluster.on_failure == "redispatch",
+        tasks_move=scenario.balance is not None,
     )
 
 

@@ -33,6 +33,7 @@ class Desk:
 
     policy: type[Policy] = ToServer
     parameters: Any = field(default_factory=NoParameters)
+    tasks_move: bool = True
 
     def __post_init__(self) -> None:
         self.runtime = VirtualRuntime(1)
@@ -48,6 +49,7 @@ class Desk:
             parameters=self.parameters,
             ledger=self.records,
             recovers=True,
+            tasks_move=self.tasks_move,
         )
 
     def tell(self, *messages: Message) -> None:
@@ -115,6 +117,15 @@ def test_words_that_come_early_count_when_the_dispatcher_notices_itself(desk: De
     desk.noticed(0, 1, 2, 3)
     desk.lost(0)
     assert len(desk.placed) == 2
+
+
+def test_where_tasks_never_move_nobody_else_is_waited_for() -> None:
+    desk = Desk(tasks_move=False)
+    desk.arrive()
+    desk.lost(0)
+    assert len(desk.placed) == 2
+    desk.lost(1, 2)
+    assert desk.placed[-1] == 3
 
 
 def test_an_older_move_does_not_count_after_a_later_one(desk: Desk) -> None:

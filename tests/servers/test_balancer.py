@@ -120,6 +120,7 @@ class Network:
                 parameters=kind.Parameters(**parameters),
                 ledger=self.records,
                 recovers=case.crashes > 0,
+                tasks_move=True,
             )
             for index in range(case.dispatchers)
         ]
