@@ -8,6 +8,7 @@ Another package adds its policy class by an entry point:
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -35,7 +36,11 @@ def policies() -> dict[str, type[Policy]]:
     """Return all policies by name. Raises TypeError when an entry point is not a Policy or takes a name twice."""
     found = {policy.name: policy for policy in BUILT_IN}
     for point in entry_points(group=GROUP):
-        policy = point.load()
+        try:
+            policy = point.load()
+        except Exception as error:  # whatever another package's module does when it is imported
+            warnings.warn(f"the policy {point.name!r} of {point.value!r} can't be loaded: {error!r}", stacklevel=2)
+            continue
         if not (isinstance(policy, type) and issubclass(policy, Policy)):
             raise TypeError(f"entry point {point.name!r} of {point.value!r} is not a dispatchers.policy.Policy")
         if found.get(policy.name, policy) is not policy:

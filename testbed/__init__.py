@@ -16,11 +16,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from testbed import theory
     from testbed.experiment import Result, run
     from testbed.scenario import Scenario, ScenarioError
     from testbed.theory.predict import predict
 
-__all__ = ["Result", "Scenario", "ScenarioError", "predict", "run"]
+__all__ = ["Result", "Scenario", "ScenarioError", "predict", "run", "theory"]
 
 _HOME = {
     "Result": "testbed.experiment",
@@ -34,4 +35,10 @@ _HOME = {
 def __getattr__(name: str) -> object:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
+    if name == "theory":
+        return import_module("testbed.theory")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,5 +1,16 @@
-"""``python -m testbed`` is the command ``testbed``."""
+"""The command ``testbed``, also as ``python -m testbed``."""
 
-from testbed.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command; Ctrl-C while it is still being loaded ends it without a traceback."""
+    try:
+        from testbed.cli import main as run_command
+    except KeyboardInterrupt:
+        sys.exit(130)
+    run_command()
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -41,6 +43,21 @@ def read(scenario: str) -> Scenario:
         return load(scenario)
     except ScenarioError as error:
         fail(error)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(version("loadbalance-testbed"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """A load-balancing testbed: real dispatcher and server processes beside queueing theory."""
 
 
 @app.command()
@@ -112,8 +129,11 @@ def finish(result: Result) -> None:
         console.print(f"\nrun folder: {result.folder}", highlight=False, markup=False, soft_wrap=True)
     for failure in result.failures:
         print(f"error: {failure}", file=sys.stderr)
+    if result.not_run:
+        print(f"not run: {', '.join(result.not_run)}", file=sys.stderr)
     if result.interrupted:
-        print("interrupted: arrivals were stopped early; what was measured until then is saved", file=sys.stderr)
+        saved = "what was measured until then is saved" if result.runs else "nothing had been measured yet"
+        print(f"interrupted: arrivals were stopped early; {saved}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     if result.failures or not all(run.summary.accounting.balanced for run in result.runs):
         raise typer.Exit(1)
@@ -218,4 +238,5 @@ def _parameter(field: msgspec.structs.FieldInfo) -> str:
 
 def main() -> None:
     """Run the command."""
+    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
     app()

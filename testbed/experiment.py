@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -27,12 +27,15 @@ from testbed.measure.verdict import Nominal
 from testbed.run_folder import RunFolder
 from testbed.runtime.system import expected_jobs
 from testbed.runtime.twin import simulate
-from testbed.scenario import variants
+from testbed.scenario import load, variants
 from testbed.theory.predict import NoPrediction, Prediction, predict
 from testbed.workload.arrivals import Trace
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
+
+#: Signals that end a run and have it saved: Ctrl-C, a request to terminate, a terminal that is closed.
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: Where a scenario is run.
 Where = Literal["cluster", "cluster and twin", "twin"]
@@ -55,6 +58,11 @@ class VariantRun:
     cluster_measurements: Measurements | None = None
     twin_measurements: Measurements | None = None
     calibration: Calibration | None = None
+
+    @property
+    def name(self) -> str:
+        """The variant, with the number of the replication where there are several."""
+        return f"{self.variant} #{self.replication + 1}" if self.scenario.run.replications > 1 else self.variant
 
     @property
     def summary(self) -> Summary:
@@ -81,7 +89,12 @@ class Result:
     @property
     def failures(self) -> list[str]:
         """What went wrong, by run."""
-        return [f"{run.variant}: {run.failure}" for run in self.runs if run.failure is not None]
+        return [f"{run.name}: {run.failure}" for run in self.runs if run.failure is not None]
+
+    @property
+    def not_run(self) -> list[str]:
+        """The variants of which no run was made, because an earlier one failed or was interrupted."""
+        return [name for name, _ in variants(self.scenario) if name not in self.variants()]
 
     def variants(self) -> dict[str, list[VariantRun]]:
         """Return the replications of each variant."""
@@ -91,8 +104,11 @@ class Result:
         return found
 
     def __getitem__(self, variant: str) -> VariantRun:
-        """Return the first replication of a variant."""
-        return self.variants()[variant][0]
+        """Return the first replication of a variant. Raises KeyError for one that was not run."""
+        found = self.variants()
+        if variant not in found:
+            raise KeyError(f"no run of {variant!r}; there are: {', '.join(found) or 'none'}")
+        return found[variant][0]
 
     def __str__(self) -> str:
         from testbed.tables import plain_text, results_table
@@ -256,7 +272,7 @@ async def _attended(experiment: Experiment) -> Result:
     async with trio.open_nursery() as nursery:
 
         async def attend() -> None:
-            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            with trio.open_signal_receiver(*STOPPING) as signals:
                 nursery.start_soon(work)
                 async for _ in signals:
                     if experiment.result.interrupted:
@@ -272,7 +288,7 @@ async def _attended(experiment: Experiment) -> Result:
 
 
 def run(
-    scenario: Scenario,
+    scenario: Scenario | str | Path,
     *,
     where: Where = "cluster",
     output: str | Path | None = None,
@@ -281,7 +297,7 @@ def run(
     """Run a scenario and return what it measured.
 
     Args:
-        scenario: what to run, with all its variants and replications.
+        scenario: what to run, with all its variants and replications; or the file, or the name of a shipped one.
         where: "cluster" (real processes), "twin" (the virtual runtime), or "cluster and twin", which replays each
             run's workload on the twin and compares job by job.
         output: the folder in which to make the run folder; None to keep everything in memory.
@@ -292,6 +308,10 @@ def run(
     testbed.run_folder.OutputError when the output folder can't be used. A process that dies in the middle ends the run;
     ``Result.failures`` says so.
     """
+    if where not in get_args(Where):
+        raise ValueError(f"where must be one of {', '.join(map(repr, get_args(Where)))}, not {where!r}")
+    if isinstance(scenario, (str, Path)):
+        scenario = load(scenario)
     experiment = Experiment(scenario, where, Path(output) if output is not None else None, watcher or Silent())
     execute(experiment)
     if experiment.result.interrupted:

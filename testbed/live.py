@@ -68,6 +68,11 @@ class Snapshot:
             late_share=late / mean if mean > 0 else 0.0,
         )
 
+    @property
+    def name(self) -> str:
+        """The variant, with the number of the replication from the second on."""
+        return f"{self.variant} #{self.replication + 1}" if self.replication else self.variant
+
     def __str__(self) -> str:
         if not self.ended:
             return f"{self.arrived} jobs have arrived"
@@ -129,7 +134,7 @@ class Lines(Silent):
         if now >= self._next:
             self._next = now + PLAIN_SECONDS
             done = min(1.0, snapshot.time / snapshot.horizon)
-            self.announce(f"{snapshot.variant} {done:4.0%}  {snapshot}")
+            self.announce(f"{snapshot.name} {done:4.0%}  {snapshot}")
 
 
 class Bar(Silent):
@@ -164,8 +169,7 @@ class Bar(Silent):
         """Move the bar."""
         key = (snapshot.variant, snapshot.replication)
         if key not in self._tasks:
-            name = snapshot.variant if not snapshot.replication else f"{snapshot.variant} #{snapshot.replication + 1}"
-            self._tasks[key] = self._progress.add_task(name, total=snapshot.horizon, state="")
+            self._tasks[key] = self._progress.add_task(snapshot.name, total=snapshot.horizon, state="")
         self._progress.update(
             self._tasks[key],  # type: ignore[arg-type]  # rich's TaskID is an int
             completed=min(snapshot.time, snapshot.horizon),

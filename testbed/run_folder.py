@@ -66,7 +66,8 @@ def jobs_table(measurements: Measurements, variant: str, replication: int, type_
         elif name == "outcome":
             arrays[name] = pa.DictionaryArray.from_arrays(column.astype(np.int32), list(OUTCOMES))
         else:
-            arrays[FILE_NAMES.get(name, name)] = pa.array(column)
+            # NaN, for jobs that did not complete, becomes a null, which a mean leaves out.
+            arrays[FILE_NAMES.get(name, name)] = pa.array(column, from_pandas=True)
     return pa.table(arrays)
 
 

@@ -16,6 +16,7 @@ from testbed.measure.summary import Summary
 from testbed.theory.predict import Prediction
 
 WIDTH = 120
+KINDS = {"approximation": "approx."}
 
 
 def plain_text(renderable: RenderableType, width: int = WIDTH) -> str:
@@ -103,7 +104,7 @@ def results_table(result: Result) -> Table:
         prediction = runs[0].prediction
         if isinstance(prediction, Prediction):
             theory = prediction.mean_response_time
-            cells.append(f"{number(theory)} {prediction.kind}\n{against(mean, theory)}")
+            cells.append(f"{number(theory)} {KINDS.get(prediction.kind, prediction.kind)}\n{against(mean, theory)}")
         else:
             cells.append("none")
         valid = all(summary.verdict.valid for summary in measured)
@@ -123,13 +124,26 @@ def remarks(result: Result) -> Iterable[str]:
     """Yield what a reader of the table should know: why a run is suspect, and what each prediction is worth."""
     for run in result.runs:
         for reason in run.summary.verdict.reasons:
-            yield f"{run.variant}: suspect: {reason}"
+            yield f"{run.name}: suspect: {reason}"
+        for words, count in run.summary.counters.items():
+            if "died" in words and count:
+                yield f"{run.name}: {words}: {count}"
+        pathwise = run.summary.pathwise
+        if pathwise is not None and pathwise.outcome_differs:
+            yield (
+                f"{run.name}: {pathwise.outcome_differs} jobs ended otherwise on the twin (dropped, lost, unfinished); "
+                f"the emulation error is about the {pathwise.matched} that both completed"
+            )
     for run in result.runs:
         balance, rate = run.scenario.balance, run.summary.overall_probe_rate
         if balance is not None and rate is not None:
             wanted = balance.overall_probe_rate
             asked = "" if wanted is None else f", {wanted:.4g} asked for ({signed_percent(rate / wanted - 1)})"
-            yield f"{run.variant}: servers sent {rate:.4g} probes per server and time unit{asked}"
+            moved, late = (run.summary.counters.get(key, 0) for key in ("tasks moved", "moved too late"))
+            yield (
+                f"{run.name}: servers sent {rate:.4g} probes per server and time unit{asked}; {moved} tasks moved, "
+                f"{late / max(moved, 1):.1%} of them too late"
+            )
         if run.calibration is not None:
             yield f"    {run.calibration}"
     for name, runs in result.variants().items():

@@ -206,7 +206,9 @@ class Controller:
             threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
             with log.open("wb") as output:
                 process = await trio.lowlevel.open_process(
-                    [sys.executable, "-m", "testbed.cluster.process"],
+                    # -P: a file in the user's folder that is called like a module must not be taken for it. The name is
+                    # for those who look at a list of processes.
+                    [sys.executable, "-P", "-m", "testbed.cluster.process", name],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -282,7 +284,7 @@ class Controller:
                     dispatcher=member.dispatcher,
                     servers=member.servers,
                     folder=str(self._folder),
-                    metric_labels=self._labels,
+                    metric_labels={**self._labels, "process": member.name},
                 )
             )
             while (message := await channel.receive()) is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import socket
 import sys
 import time
@@ -357,6 +358,8 @@ class ClusterProcess:
             nursery.cancel_scope.cancel()
         if finish is not None:
             await self.finish(finish)
+        else:  # the controller was killed, and can't tidy up itself
+            shutil.rmtree(self.setup.folder, ignore_errors=True)
 
 
 async def main() -> None:

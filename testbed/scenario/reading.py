@@ -51,7 +51,7 @@ def load(path: str | Path) -> Scenario:
     if not file.exists() and source in shipped():
         return decode(_parse(shipped()[source], source), source=source)
     try:
-        text = file.read_bytes().decode("utf-8")
+        text = file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         names = list(shipped())
         raise ScenarioError(

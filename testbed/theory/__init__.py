@@ -4,3 +4,7 @@
 the largest load that its policy can carry. Nothing here runs a cluster, and of the project only testbed.workload is
 imported.
 """
+
+from testbed.theory.predict import NoPrediction, Prediction, Stability, predict, stability_bound
+
+__all__ = ["NoPrediction", "Prediction", "Stability", "predict", "stability_bound"]
