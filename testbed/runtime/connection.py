@@ -9,6 +9,7 @@ import trio
 from testbed.protocol import BATCH, BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message, ProtocolError
 
 RECEIVE_BYTES = 1 << 18
+LOOKS = 4  # times that a receiver looks for more bytes without waiting
 
 
 class Connection:
@@ -33,6 +34,7 @@ class Connection:
         self._unsent = bytearray()
         self._has_unsent = trio.Event()
         self._closed = False
+        self._looks_left = 0
 
     def flush(self) -> None:
         """Send all messages of the outbox, as one frame unless there are very many."""
@@ -96,11 +98,19 @@ class Connection:
 
         Raises ProtocolError when the bytes are not frames of messages.
         """
-        while True:
+        if self._looks_left:
+            # To look whether more has come meanwhile is one system call; to wait for it takes several, and trio's
+            # scheduler. But the other tasks of the process must have their turn.
+            self._looks_left -= 1
+        else:
             await trio.lowlevel.wait_readable(self._socket)
+            self._looks_left = LOOKS
+        while True:
             try:
                 data = self._socket.recv(RECEIVE_BYTES)
             except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket)
+                self._looks_left = LOOKS
                 continue
             except OSError:
                 return None
