@@ -16,7 +16,9 @@ from testbed.theory.predict import POLICIES, NoPrediction, Prediction, predict, 
 from testbed.workload.arrivals import DeterministicArrivals, MarkovModulatedPoisson, Poisson, Renewal
 from testbed.workload.distributions import Deterministic, Erlang, Exponential, Hyperexponential, Pareto
 
-PROBING = ("power-of-d", "jsq")
+BATCH = ("batch-filling", "batch-sampling", "per-task-power-of-d", "per-task-power-of-kd")
+PROBING = ("power-of-d", "jsq", *BATCH, "late-binding")
+WITH_BUFFERS = sorted(set(POLICIES) - {"late-binding"})
 FAST_AND_SLOW = [Pool(name="fast", servers=1), Pool(name="slow", servers=3)]
 ONE_TYPE = [JobType(name="a", probability=1.0, speed={"fast": 2.0})]
 
@@ -107,7 +109,7 @@ def test_a_buffer_makes_it_mm1b_at_any_load():
     assert any(f"{mm1b(1.4, 3).drop_probability:.4g}" in note for note in prediction.notes)
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", WITH_BUFFERS)
 def test_a_buffer_that_never_fills_changes_nothing_and_one_that_does_ends_the_theory(policy):
     ample, unlimited = predicted(policy, buffer=1000), predicted(policy)
     assert ample.mean_response_time == near(unlimited.mean_response_time)
@@ -190,7 +192,7 @@ def test_no_job_waits_in_the_limit_and_the_central_queue_bounds_it_below(policy)
 def test_several_dispatchers_matter_to_jiq_and_end_the_theory_of_local_counts():
     assert predicted("jiq", dispatchers=4).mean_response_time == near(jiq_limit(0.8, 10).mean_response_time)
     assert "one dispatcher only" in reason("least-outstanding", dispatchers=4)
-    for policy in PROBING:
+    for policy in ("power-of-d", "jsq"):
         assert predicted(policy, dispatchers=4) == predicted(policy)
 
 
