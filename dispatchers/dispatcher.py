@@ -182,22 +182,23 @@ class Dispatcher(Agent):
             ticket.probes += 1
         self.env.send(Probe(server, self.address, job, question))
 
-    def reserve(self, server: int, job: int) -> int:
+    def reserve(self, server: int, job: int, number: int) -> int:
         """Put a reservation for one of the job's tasks into a server's queue; return the server that gets it.
 
-        A reservation counts as a probe. That server is another one if ``server`` has died.
+        ``number`` is its own among this dispatcher's. A reservation counts as a probe. That server is another one if
+        ``server`` has died.
         """
         if self.recovery is not None:
             server = self.recovery.instead_of(server)
         self.probes += 1
         self.in_system[job].probes += 1
-        self.env.send(Reserve(server, self.address, job))
+        self.env.send(Reserve(server, self.address, job, number))
         return server
 
-    def cancel(self, server: int, job: int) -> None:
+    def cancel(self, server: int, job: int, number: int) -> None:
         """Take back a reservation, or answer its Fetch: no task is left for it."""
         self.cancellations += 1
-        self.env.send(Cancel(server, self.address, job))
+        self.env.send(Cancel(server, self.address, job, number))
 
     def assign(self, job: int, server: int) -> None:
         """Place the next task of a job on a server."""

@@ -30,12 +30,12 @@ class LateBindingParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
 
 class _Reservations:
-    """Of a job: the servers that have one, and how many tasks are left for them."""
+    """Of a job: the servers that have one, by its number, and how many tasks are left for them."""
 
     __slots__ = ("servers", "tasks")
 
     def __init__(self) -> None:
-        self.servers: list[int] = []
+        self.servers: dict[int, int] = {}
         self.tasks = 0
 
 
@@ -50,6 +50,7 @@ class LateBinding(Policy):
     def __init__(self, parameters: Any, dispatcher: Any) -> None:
         super().__init__(parameters, dispatcher)
         self._open: dict[int, _Reservations] = {}  # by job
+        self._made = 0
 
     @classmethod
     def check_tasks(cls, parameters: Any, servers: int, tasks: int) -> None:
@@ -81,27 +82,31 @@ class LateBinding(Policy):
         reservations.tasks += tasks
         servers = dispatcher.servers
         for server in dispatcher.rng.sample(servers, number_of_probes(tasks, self.parameters.d, servers)):
-            reservations.servers.append(dispatcher.reserve(server, job))
+            self._reserve(server, job, reservations)
+
+    def _reserve(self, server: int, job: int, reservations: _Reservations) -> None:
+        self._made = number = self._made + 1
+        reservations.servers[number] = self.dispatcher.reserve(server, job, number)
 
     def on_fetch(self, fetch: Fetch) -> None:
         """Give the server a task; with the last one, cancel the other reservations."""
         job = fetch.job
         reservations = self._open.get(job)
-        if reservations is None or fetch.sender not in reservations.servers:
+        if reservations is None or fetch.number not in reservations.servers:
             return  # it is cancelled; the Cancel is on its way
-        reservations.servers.remove(fetch.sender)
+        del reservations.servers[fetch.number]
         reservations.tasks -= 1
         self.dispatcher.assign(job, fetch.sender)
         if not reservations.tasks:
             del self._open[job]
-            for server in reservations.servers:
-                self.dispatcher.cancel(server, job)
+            for number, server in reservations.servers.items():
+                self.dispatcher.cancel(server, job, number)
 
     def on_lost(self, first: int, last: int) -> None:
         """Replace the dead servers' reservations, where a job has fewer left than tasks."""
         dispatcher = self.dispatcher
         for job, reservations in self._open.items():
-            reservations.servers = [server for server in reservations.servers if not first <= server <= last]
-            for _ in range(reservations.tasks - len(reservations.servers)):
-                server = dispatcher.reserve(dispatcher.rng.integer(dispatcher.servers), job)
-                reservations.servers.append(server)
+            kept = {number: at for number, at in reservations.servers.items() if not first <= at <= last}
+            reservations.servers = kept
+            for _ in range(reservations.tasks - len(kept)):
+                self._reserve(dispatcher.rng.integer(dispatcher.servers), job, reservations)

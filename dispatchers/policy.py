@@ -7,7 +7,7 @@ dispatcher it was given:
 * ``dispatcher.servers``: the number of servers, N; servers are 0..N-1
 * ``dispatcher.probe(server, job)``: ask for a queue length; the answer comes as ``on_probe_reply``
 * ``dispatcher.assign(job, server)``: place the next task of the job there
-* ``dispatcher.reserve(server, job)`` and ``dispatcher.cancel(server, job)``: for policies that bind tasks late
+* ``dispatcher.reserve(server, job, number)`` and ``dispatcher.cancel(server, job, number)``: to bind tasks late
 * ``dispatcher.rng``: the random stream of this policy's choices
 * ``dispatcher.env.now`` and ``dispatcher.env.call_at(when, callback)``: the clock
 

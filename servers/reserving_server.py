@@ -15,16 +15,15 @@ from testbed.protocol import Assign, Cancel, Fetch, Message, Reserve
 
 
 class _Reservation:
-    __slots__ = ("arrived", "dispatcher", "job", "position")
+    __slots__ = ("arrived", "position", "reserve")
 
-    def __init__(self, dispatcher: int, job: int, arrived: float, position: int) -> None:
-        self.dispatcher = dispatcher
-        self.job = job
+    def __init__(self, reserve: Reserve, arrived: float, position: int) -> None:
+        self.reserve = reserve
         self.arrived = arrived
         self.position = position
 
-    def is_for(self, dispatcher: int, job: int) -> bool:
-        return self.job == job and self.dispatcher == dispatcher
+    def is_meant_by(self, cancel: Cancel) -> bool:
+        return self.reserve.number == cancel.number and self.reserve.sender == cancel.sender
 
 
 class ReservingServer(Server):
@@ -40,7 +39,7 @@ class ReservingServer(Server):
     def on_reserve(self, reserve: Reserve) -> None:
         """Queue the reservation; it has its turn at once when nothing is before it."""
         before = self.queue_length + (self._asked_for is not None) + len(self._reservations)
-        self._reservations.append(_Reservation(reserve.sender, reserve.job, self.env.now, before + 1))
+        self._reservations.append(_Reservation(reserve, self.env.now, before + 1))
         if not before:
             self._become_idle()
 
@@ -48,7 +47,8 @@ class ReservingServer(Server):
         """Ask for the task of the next reservation."""
         if self._reservations:
             reservation = self._asked_for = self._reservations.popleft()
-            self.env.send(Fetch(reservation.dispatcher, self.address, reservation.job))
+            reserve = reservation.reserve
+            self.env.send(Fetch(reserve.sender, self.address, reserve.job, reserve.number))
 
     def on_assign(self, task: Assign) -> None:
         """Serve the task that was asked for."""
@@ -62,11 +62,11 @@ class ReservingServer(Server):
     def on_cancel(self, cancel: Cancel) -> None:
         """Strike a reservation, which may be the one whose task has just been asked for."""
         asked = self._asked_for
-        if asked is not None and asked.is_for(cancel.sender, cancel.job):
+        if asked is not None and asked.is_meant_by(cancel):
             self._asked_for = None
             self._become_idle()
             return
         for reservation in self._reservations:
-            if reservation.is_for(cancel.sender, cancel.job):
+            if reservation.is_meant_by(cancel):
                 self._reservations.remove(reservation)
                 return

@@ -192,21 +192,27 @@ class Commit(Assign, tag=34):
 
 
 class Reserve(Message, tag=35):
-    """A dispatcher puts a reservation for one of a job's tasks, whichever, into a server's queue."""
+    """A dispatcher puts a reservation for one of a job's tasks, whichever, into a server's queue.
+
+    ``number`` tells the dispatcher's reservations apart: a job may have several at a server, after a death.
+    """
 
     job: int
+    number: int
 
 
 class Fetch(Message, tag=36):
     """A reservation has reached the head of the server's queue: which task is it?"""
 
     job: int
+    number: int
 
 
 class Cancel(Message, tag=37):
     """No task is left for the reservation: the answer to a Fetch, or ahead of it."""
 
     job: int
+    number: int
 
 
 AnyMessage = (

@@ -136,12 +136,13 @@ class Sent:
         self.messages: list[Any] = []
         system.runtime.send = self.messages.append
         self.dispatcher.arrive(0, 0, (1.0,) * tasks)
-        self.reserved = [message.to for message in self.messages]
+        self.numbers = {message.to: message.number for message in self.messages}
+        self.reserved = list(self.numbers)
         assert {type(message) for message in self.messages} == {Reserve}
 
     def fetch(self, server: int) -> list[Any]:
         self.messages.clear()
-        self.dispatcher.policy.on_fetch(Fetch(self.dispatcher.address, server, 0))
+        self.dispatcher.policy.on_fetch(Fetch(self.dispatcher.address, server, 0, self.numbers[server]))
         return [(type(message), message.to) for message in self.messages]
 
 

@@ -94,7 +94,7 @@ def test_an_idle_server_that_could_not_be_used_reports_as_idle_again(refused: bo
 def test_a_server_asks_when_a_reservation_has_its_turn_and_serves_what_it_gets() -> None:
     world = World(ReservingServer)
     client = world.clients[0]
-    world.at(0.0, Reserve(0, 1, 10), Reserve(0, 1, 11))
+    world.at(0.0, Reserve(0, 1, 10, 10), Reserve(0, 1, 11, 11))
     assert client.received == [(0.0, Fetch, 10)]
     world.at(0.5, Assign(0, 1, 10, 0, 0, 2.0))
     assert world.server.queue_length == 1
@@ -106,12 +106,12 @@ def test_a_server_asks_when_a_reservation_has_its_turn_and_serves_what_it_gets()
 def test_a_cancellation_answers_a_question_or_strikes_a_reservation() -> None:
     world = World(ReservingServer)
     one, two = world.clients
-    world.at(0.0, Reserve(0, 1, 10), Reserve(0, 2, 10), Reserve(0, 1, 11), Reserve(0, 1, 12))
-    world.at(1.0, Cancel(0, 1, 11))
+    world.at(0.0, Reserve(0, 1, 10, 10), Reserve(0, 2, 10, 10), Reserve(0, 1, 11, 11), Reserve(0, 1, 12, 12))
+    world.at(1.0, Cancel(0, 1, 11, 11))
     assert [what for _, *what in one.received] == [[Fetch, 10]]
-    world.at(2.0, Cancel(0, 1, 10))  # the answer: the next asks, which is another dispatcher's job of the same number
+    world.at(2.0, Cancel(0, 1, 10, 10))  # the answer: next is another dispatcher's of the same number
     assert [what for _, *what in two.received] == [[Fetch, 10]]
-    world.at(3.0, Cancel(0, 2, 10))
+    world.at(3.0, Cancel(0, 2, 10, 10))
     assert one.received[1:] == [(3.0, Fetch, 12)]
 
 
@@ -119,8 +119,8 @@ def test_waiting_counts_from_the_reservation_and_the_position_is_its_own() -> No
     done: list[Done] = []
     world = World(ReservingServer)
     world.clients[0].handlers[Done] = done.append
-    world.at(0.0, Reserve(0, 1, 10), Assign(0, 1, 10, 0, 0, 1.0))
-    world.at(0.25, Reserve(0, 1, 11))
+    world.at(0.0, Reserve(0, 1, 10, 10), Assign(0, 1, 10, 0, 0, 1.0))
+    world.at(0.25, Reserve(0, 1, 11, 11))
     world.at(1.5, Assign(0, 1, 11, 3, 0, 1.0))
     world.at(9.0)
     assert [(d.job, d.task, d.wait, d.position) for d in done] == [(10, 0, 0.0, 1), (11, 3, 1.25, 2)]
