@@ -38,7 +38,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     outside its server. ``relative_queueing_delay`` is the mean queueing delay over the mean inherent delay.
     ``tasks_per_job`` is the mean number of tasks, ``position_mean`` the mean over jobs of the largest position that one
     of its tasks came to in a server's queue. Probes of dropped jobs count too; ``nominal_probes_per_task`` is what the
-    policy means to send. ``cancellations_per_task`` counts messages that cancel reservations.
+    policy means to send. ``cancellations_per_task`` counts messages that cancel reservations,
+    ``idle_reports_per_task`` those by which servers report that they are idle; both over the whole run.
     ``overall_probe_rate`` is the number of probes that servers sent to move tasks, per server and time unit,
     ``calibration`` how the rate of their clocks was found. ``prediction`` is what the theory says, as it was given.
     """
@@ -61,6 +62,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     position_mean: float | None = None
     nominal_probes_per_task: float | None = None
     cancellations_per_task: float | None = None
+    idle_reports_per_task: float | None = None
     wait_mean: float | None
     overhead_mean: float | None
     dispatch_lag_mean: float | None
@@ -123,6 +125,7 @@ def summarise(
     accounting = check(columns, measurements.counters["jobs arrived"])
     tasks_arrived = int(columns["tasks"].sum())
     cancelled = measurements.counters.get("reservations cancelled", 0)
+    reports = measurements.counters.get("idle reports", 0)
     inherent = _mean(jobs["inherent"][done])
     queueing_delay = _mean(response - jobs["inherent"][done])
     pathwise = None if twin is None else compare(columns, twin.columns, window)
@@ -144,6 +147,7 @@ def summarise(
         position_mean=_mean(jobs["position"][done]),
         nominal_probes_per_task=nominal.probes_per_task,
         cancellations_per_task=cancelled / tasks_arrived if tasks_arrived else None,
+        idle_reports_per_task=reports / tasks_arrived if tasks_arrived else None,
         wait_mean=_mean(jobs["wait"][done]),
         overhead_mean=_mean(jobs["overhead"][done]),
         dispatch_lag_mean=_mean(jobs["lag"]),

@@ -156,6 +156,16 @@ def test_cancellations_are_counted_one_for_each_reservation_in_vain() -> None:
     assert 9 + 4 + 15 <= measurements.counters["messages"] / jobs < 9 + 4 + 15 + 4
 
 
+def test_idle_reports_are_as_many_as_tasks_that_start_on_an_idle_server() -> None:
+    """But for the reports at the start and those that stand at the end, at most one for each server."""
+    run = scenario("jiq", {"run.warmup": 0})
+    measurements = simulate(run)
+    summary = measured(run, measurements)
+    started = int(np.count_nonzero(measurements.tasks["position"] == 1))
+    tasks = len(measurements.tasks["job"])
+    assert summary.idle_reports_per_task == pytest.approx(started / tasks, abs=2 * run.servers / tasks)
+
+
 SIZES_OF_JOBS = [1, 3, {"kind": "table", "values": [1, 4], "shares": [0.7, 0.3]}]
 POLICIES = ["random", "round-robin", "power-of-d", "jsq", "jiq", "least-outstanding", "batch-filling", "batch-sampling"]
 POLICIES += ["per-task-power-of-d", "per-task-power-of-kd", "late-binding"]
