@@ -6,10 +6,30 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import Any, ClassVar, Protocol
 
+from dispatchers.holding import Holding
 from dispatchers.policy import Policy
 from dispatchers.recovery import Recovery
 from testbed.agent import Agent, Environment
-from testbed.protocol import Assign, Done, Dropped, Idle, Message, Moved, Noticed, Probe, ProbeReply
+from testbed.protocol import (
+    Assign,
+    Cancel,
+    Commit,
+    Done,
+    Dropped,
+    Fetch,
+    Full,
+    Held,
+    Idle,
+    Message,
+    Moved,
+    Noticed,
+    Probe,
+    ProbeReply,
+    Reserve,
+)
+
+#: In place of a task's server, once the task is done.
+FINISHED = -1
 
 
 class Ledger(Protocol):
@@ -29,7 +49,20 @@ class Ledger(Protocol):
         overhead: float,
         probes: int,
         server: int,
+        tasks: int,
+        work: float,
+        position: int,
+        last_task: int,
         /,
+    ) -> None:
+        """Append one record."""
+
+
+class TaskLedger(Protocol):
+    """Where a dispatcher writes the record of a finished task (testbed.measure.records.TaskRecords)."""
+
+    def write(
+        self, job: int, task: int, server: int, position: int, wait: float, service: float, end: float, /
     ) -> None:
         """Append one record."""
 
@@ -46,10 +79,12 @@ class Ticket:
         "kind",
         "lag",
         "moves",
+        "position",
         "probes",
         "remaining",
         "sizes",
         "wait",
+        "work",
     )
 
     def __init__(self, arrival: float, lag: float, kind: int, sizes: Sequence[float]) -> None:
@@ -57,13 +92,15 @@ class Ticket:
         self.lag = lag
         self.kind = kind
         self.sizes = sizes
-        self.at: list[int] = []  # by task that was placed: the server that has it
+        self.at: list[int] = []  # by task that was placed: the server that has it, or FINISHED
         self.moves: dict[int, int] = {}  # by task that has moved: how often
         self.again: list[int] = []  # tasks to be placed once more
         self.remaining = len(sizes)  # tasks not yet done
         self.probes = 0
         self.inherent = 0.0
         self.wait = 0.0
+        self.work = 0.0
+        self.position = 0
         self.dropped = False
 
 
@@ -73,6 +110,9 @@ class Dispatcher(Agent):
     ``rng`` draws the policy's choices. The response time of a job is the time between its *intended* arrival and the
     receipt of its last ``Done``, both on this dispatcher's clock (DESIGN, rules 6 and 7). With ``recovers`` it
     dispatches again what dies with servers; ``tasks_move`` says whether servers move tasks among themselves.
+
+    ``ledger`` takes the jobs' records, ``tasks`` those of finished tasks. ``holds``: a job of several tasks is placed
+    whole or not at all (dispatchers.holding).
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {
@@ -92,8 +132,10 @@ class Dispatcher(Agent):
         policy: type[Policy],
         parameters: Any,
         ledger: Ledger,
+        tasks: TaskLedger | None = None,
         recovers: bool = False,
         tasks_move: bool = False,
+        holds: bool = False,
     ) -> None:
         super().__init__(env, address)
         self.index = index
@@ -105,9 +147,19 @@ class Dispatcher(Agent):
         self.arrived = 0
         self.done_twice = 0  # tasks reported as done whose job had ended: it never happens, and is looked at
         self.probes = 0
+        self.idle_reports = 0
+        self.cancellations = 0
         self._ledger = ledger
+        self._tasks = tasks
         self._policy_on_done = self.policy.on_done
         self._place = self.policy.place
+        if self.policy.reserves:
+            self.handlers[Fetch] = self.policy.on_fetch
+        self.holding = Holding(self, self.assign) if holds else None
+        if self.holding is not None:
+            self.assign = self.holding.assign  # type: ignore[method-assign]
+            self.handlers[Held] = self.holding.on_held
+            self.handlers[Full] = self.holding.on_full
         self.recovery = Recovery(self, tasks_move) if recovers else None
         if self.recovery is not None:
             self.handlers[Noticed] = self.recovery.on_noticed
@@ -117,15 +169,36 @@ class Dispatcher(Agent):
         env = self.env
         self.arrived += 1
         self.in_system[job] = Ticket(env.now, env.lateness, kind, sizes)
-        self._place(job)
+        if len(sizes) == 1:
+            self._place(job)
+        else:
+            self.policy.place_tasks(job, len(sizes))
 
-    def probe(self, server: int, job: int) -> None:
-        """Ask a server for its queue length on behalf of a job."""
+    def probe(self, server: int, job: int, question: int = 0) -> None:
+        """Ask a server for its queue length on behalf of a job; the reply bears the number ``question``."""
         self.probes += 1
         ticket = self.in_system.get(job)
         if ticket is not None:
             ticket.probes += 1
-        self.env.send(Probe(server, self.address, job))
+        self.env.send(Probe(server, self.address, job, question))
+
+    def reserve(self, server: int, job: int, number: int) -> int:
+        """Put a reservation for one of the job's tasks into a server's queue; return the server that gets it.
+
+        ``number`` is its own among this dispatcher's. A reservation counts as a probe. That server is another one if
+        ``server`` has died.
+        """
+        if self.recovery is not None:
+            server = self.recovery.instead_of(server)
+        self.probes += 1
+        self.in_system[job].probes += 1
+        self.env.send(Reserve(server, self.address, job, number))
+        return server
+
+    def cancel(self, server: int, job: int, number: int) -> None:
+        """Take back a reservation, or answer its Fetch: no task is left for it."""
+        self.cancellations += 1
+        self.env.send(Cancel(server, self.address, job, number))
 
     def assign(self, job: int, server: int) -> None:
         """Place the next task of a job on a server."""
@@ -138,14 +211,14 @@ class Dispatcher(Agent):
         """Note that a task has gone to another server, unless a later move of it is known already.
 
         A task that moves twice quickly is spoken of by two servers, whose words may come in any order, and after the
-        end of its job.
+        end of the task.
         """
         ticket = self.in_system.get(moved.job)
         if ticket is None or moved.moves <= ticket.moves.get(moved.task, 0):
             return
         ticket.moves[moved.task] = moved.moves
         old = ticket.at[moved.task]
-        if old != moved.server:
+        if old not in (moved.server, FINISHED):
             ticket.at[moved.task] = moved.server
             self.policy.on_moved(old, moved.server)
 
@@ -157,10 +230,10 @@ class Dispatcher(Agent):
             self.assign = self._assign_alive  # type: ignore[method-assign]
             self.recovery.on_lost(first, last)
 
-    def _probe_if_alive(self, server: int, job: int) -> None:
+    def _probe_if_alive(self, server: int, job: int, question: int = 0) -> None:
         assert self.recovery is not None
-        if not self.recovery.probe(server, job):
-            Dispatcher.probe(self, server, job)
+        if not self.recovery.probe(server, job, question):
+            Dispatcher.probe(self, server, job, question)
 
     def _assign_alive(self, job: int, server: int) -> None:
         assert self.recovery is not None
@@ -171,15 +244,24 @@ class Dispatcher(Agent):
             ticket.at[task] = chosen
             moves = ticket.moves.get(task, 0)
             self.env.send(Assign(chosen, self.address, job, task, ticket.kind, ticket.sizes[task], moves))
+        elif self.holding is not None:
+            self.holding.assign(job, chosen)
         else:
             Dispatcher.assign(self, job, chosen)
         if chosen != server:
             self.policy.on_moved(server, chosen)
 
-    def place_again(self, job: int, task: int) -> None:
-        """Have the policy place a task once more; jobs have one task, so that placing the job is placing the task."""
-        self.in_system[job].again.append(task)
-        self._place(job)
+    def place_again(self, job: int, tasks: list[int]) -> None:
+        """Have the policy place some of a job's tasks once more: like a job of so many tasks.
+
+        A policy counts the tasks of a job and does not tell them apart, so that it may just as well place one of
+        these for one that it was about to place anyhow.
+        """
+        self.in_system[job].again.extend(tasks)
+        if len(tasks) == 1:
+            self._place(job)
+        else:
+            self.policy.place_tasks(job, len(tasks))
 
     def on_done(self, done: Done) -> None:
         """Note a finished task; with the last one the job is done."""
@@ -187,14 +269,24 @@ class Dispatcher(Agent):
         if ticket is None:
             self.done_twice += 1
             return
+        if len(ticket.sizes) > 1:
+            if ticket.at[done.task] == FINISHED:
+                self.done_twice += 1
+                return
+            ticket.at[done.task] = FINISHED
+        if self._tasks is not None:
+            self._tasks.write(done.job, done.task, done.sender, done.position, done.wait, done.service, self.env.now)
         self._policy_on_done(done)
         if done.service > ticket.inherent:
             ticket.inherent = done.service
         if done.wait > ticket.wait:
             ticket.wait = done.wait
+        if done.position > ticket.position:
+            ticket.position = done.position
+        ticket.work += done.service
         ticket.remaining -= 1
         if not ticket.remaining:
-            self._end(done.job, ticket, 1 if ticket.dropped else 0, done.wait + done.service)
+            self._end(done.job, ticket, 1 if ticket.dropped else 0, done)
 
     def on_dropped(self, dropped: Dropped) -> None:
         """Note a task that met a full buffer; its job counts as dropped."""
@@ -205,15 +297,48 @@ class Dispatcher(Agent):
         if not ticket.remaining:
             self._end(dropped.job, ticket, 1)
 
+    def commit(self, job: int) -> None:
+        """Send the tasks of a job to the servers that hold places for them."""
+        ticket = self.in_system[job]
+        for task, server in enumerate(ticket.at):
+            self.env.send(Commit(server, self.address, job, task, ticket.kind, ticket.sizes[task]))
+
+    def drop(self, job: int) -> None:
+        """Drop a job of which no task has been sent to a server; ``at`` says where its tasks would have gone."""
+        ticket = self.in_system[job]
+        for task, server in enumerate(ticket.at):
+            self._policy_on_done(Done(self.address, server, job, task, 0.0, 0.0))
+        self._end(job, ticket, 1)
+
     def on_idle(self, idle: Idle) -> None:
         """Pass an idle report on to the policy."""
+        self.idle_reports += 1
         self.policy.on_idle(idle.sender)
 
-    def _end(self, job: int, ticket: Ticket, outcome: int, last_at_server: float = 0.0) -> None:
-        """Write the record of a job; ``last_at_server`` is the time that its last task spent at its server."""
+    def _end(self, job: int, ticket: Ticket, outcome: int, last: Done | None = None) -> None:
+        """Write the record of a job; ``last`` reports the task that was done last."""
         del self.in_system[job]
-        completed = outcome == 0
         response = self.env.now - ticket.arrival
+        if outcome == 0 and last is not None:
+            self._ledger.write(
+                job,
+                ticket.kind,
+                self.index,
+                outcome,
+                ticket.arrival,
+                ticket.lag,
+                response,
+                ticket.inherent,
+                ticket.wait,
+                response - (last.wait + last.service),
+                ticket.probes,
+                last.sender,
+                len(ticket.sizes),
+                ticket.work,
+                ticket.position,
+                last.task,
+            )
+            return
         self._ledger.write(
             job,
             ticket.kind,
@@ -221,12 +346,16 @@ class Dispatcher(Agent):
             outcome,
             ticket.arrival,
             ticket.lag,
-            response if completed else nan,
-            ticket.inherent if completed else nan,
-            ticket.wait if completed else nan,
-            response - last_at_server if completed else nan,
+            nan,
+            nan,
+            nan,
+            nan,
             ticket.probes,
             ticket.at[-1] if ticket.at else -1,
+            len(ticket.sizes),
+            nan,
+            0,
+            -1,
         )
 
     def close(self, is_lost: Callable[[int], bool]) -> None:

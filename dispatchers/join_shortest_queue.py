@@ -4,6 +4,9 @@ Ties are broken uniformly at random, by one number drawn when the job arrives. W
 shortest queue among the servers that have replied, or, if none has, to a server chosen at random. With one server there
 is nothing to ask. The paper's decision is instantaneous: with message delay, queue lengths are as old as the delay, and
 jobs whose probes overlap, of one dispatcher or of several, choose without knowing of each other (they herd).
+
+Of a job of several tasks each goes to a shortest queue in turn, with the job's earlier ones counted (water-filling):
+all N servers are asked once for the job, in random order, which breaks the ties.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import msgspec
 
 from dispatchers.policy import Timeout
 from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.water_filling import fill
 
 
 class JoinShortestQueueParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,6 +38,20 @@ class JoinShortestQueue(ProbingPolicy):
         """Return one per server, or none when there is but one."""
         return servers if servers > 1 else 0
 
+    @classmethod
+    def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
+        """Return one per server, whatever the number of tasks."""
+        return cls.probes_per_job(parameters, servers)
+
+    def place_tasks(self, job: int, tasks: int) -> None:
+        """Ask all servers."""
+        dispatcher = self.dispatcher
+        order = dispatcher.rng.sample(dispatcher.servers, dispatcher.servers)
+        if dispatcher.servers == 1:
+            super().place_tasks(job, tasks)
+        else:
+            self.ask(job, order, tasks=tasks)
+
     def place(self, job: int) -> None:
         """Ask all servers."""
         dispatcher = self.dispatcher
@@ -44,8 +62,12 @@ class JoinShortestQueue(ProbingPolicy):
             self.ask(job, range(dispatcher.servers), draw)
 
     def decide(self, question: Question) -> None:
-        """Place the job on a shortest queue among those known."""
+        """Place the tasks on shortest queues among those known."""
         queue_lengths = question.queue_lengths
+        if question.tasks > 1:
+            for server in fill(question.servers, queue_lengths, question.tasks):
+                self.dispatcher.assign(question.job, server)
+            return
         shortest = min(queue_lengths.values(), default=0)
         # In the order of the servers, not of the replies: the choice must not depend on which reply came first.
         tied = [server for server in question.servers if queue_lengths.get(server, shortest + 1) == shortest]

@@ -7,11 +7,13 @@ dispatcher it was given:
 * ``dispatcher.servers``: the number of servers, N; servers are 0..N-1
 * ``dispatcher.probe(server, job)``: ask for a queue length; the answer comes as ``on_probe_reply``
 * ``dispatcher.assign(job, server)``: place the next task of the job there
+* ``dispatcher.reserve(server, job, number)`` and ``dispatcher.cancel(server, job, number)``: to bind tasks late
 * ``dispatcher.rng``: the random stream of this policy's choices
 * ``dispatcher.env.now`` and ``dispatcher.env.call_at(when, callback)``: the clock
 
 A job is known to its policy by a number. Its type and its size travel with it for the servers to emulate, but are not
-shown to a policy (DESIGN rule 8).
+shown to a policy (DESIGN rule 8). The tasks of a job are interchangeable: a policy is told how many there are to place.
+A policy that only knows how to place one task is asked for each task of a job in turn.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
-from testbed.protocol import Done, ProbeReply
+from testbed.protocol import Done, Fetch, ProbeReply
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
@@ -54,6 +56,8 @@ class Policy:
     Parameters: ClassVar[type[Any]] = NoParameters
     #: Whether servers report to a dispatcher when they become idle (``on_idle``).
     idle_reports: ClassVar[bool] = False
+    #: Whether the policy puts reservations into queues instead of tasks (``on_fetch``).
+    reserves: ClassVar[bool] = False
 
     def __init__(self, parameters: Any, dispatcher: Dispatcher) -> None:
         self.parameters = parameters
@@ -65,12 +69,31 @@ class Policy:
 
     @classmethod
     def probes_per_job(cls, parameters: Any, servers: int) -> float:
-        """Return the most probes that the policy sends for one job; a bound that the conformance suite checks."""
+        """Return the most probes that the policy sends for one task; a bound that the conformance suite checks."""
         return 0
 
+    @classmethod
+    def check_tasks(cls, parameters: Any, servers: int, tasks: int) -> None:
+        """Raise ValueError, saying what would be right, where jobs of ``tasks`` tasks can't be placed."""
+
+    @classmethod
+    def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
+        """Return the most probes that the policy sends to place ``tasks`` tasks of a job."""
+        return tasks * cls.probes_per_job(parameters, servers)
+
+    @classmethod
+    def mean_probes(cls, parameters: Any, servers: int, tasks: int) -> float:
+        """Return the mean number of probes for a job of ``tasks`` tasks: its nominal probe overhead times ``tasks``."""
+        return cls.probes_for_tasks(parameters, servers, tasks)
+
     def place(self, job: int) -> None:
-        """Place a job that has just arrived: at once, or later when replies have come, but in the end."""
+        """Place one task of a job: at once, or later when replies have come, but in the end."""
         raise NotImplementedError
+
+    def place_tasks(self, job: int, tasks: int) -> None:
+        """Place ``tasks`` tasks of a job, two or more; by default each by itself, one after the other."""
+        for _ in range(tasks):
+            self.place(job)
 
     def on_probe_reply(self, reply: ProbeReply) -> None:
         """Take a reply: ``reply.sender`` held ``reply.queue_length`` tasks. It may come after its job was placed."""
@@ -86,3 +109,6 @@ class Policy:
 
     def on_idle(self, server: int) -> None:
         """Note that a server has reported that it is idle."""
+
+    def on_fetch(self, fetch: Fetch) -> None:
+        """Assign a task of ``fetch.job`` to ``fetch.sender``, where a reservation has its turn, or cancel that."""

@@ -6,6 +6,9 @@ of servers counts as N. Ties go to the server drawn first, a uniform choice as t
 A sample of a single server needs no probe: with d = 1 this is random routing. When time is up the job goes to
 the shortest queue among the servers that have replied, or, if none has, to the server drawn first. With message delay,
 jobs whose probes overlap, of one dispatcher or of several, do not see each other's placement.
+
+Of a job of several tasks each samples its own servers, all at the same time: they all decide on the state before the
+job. ``per-task-power-of-d`` is the rule in which a task sees where the job's earlier ones went.
 """
 
 from __future__ import annotations
@@ -17,6 +20,12 @@ import msgspec
 
 from dispatchers.policy import Timeout
 from dispatchers.probing import ProbingPolicy, Question
+
+
+def mean_probes_of_one(d: float, servers: int) -> float:
+    """Return the mean number of probes of a task: floor(d) or floor(d) + 1 servers, and none for a sample of one."""
+    d = min(d, servers)
+    return (d - 1) * 2 if d < 2 else d
 
 
 class PowerOfDParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,6 +55,11 @@ class PowerOfD(ProbingPolicy):
         """Return d rounded up, at most the number of servers; none when that is one."""
         most = ceil(min(parameters.d, servers))
         return most if most > 1 else 0
+
+    @classmethod
+    def mean_probes(cls, parameters: PowerOfDParameters, servers: int, tasks: int) -> float:
+        """Return d per task; a sample of one server needs no probe. Sampling with replacement may ask fewer."""
+        return tasks * mean_probes_of_one(parameters.d, servers)
 
     def place(self, job: int) -> None:
         """Sample servers and ask them."""

@@ -2,8 +2,8 @@
 
 A policy asks a question on behalf of a job (``ask``): one probe to each of some servers. When the last reply has come,
 or ``timeout`` time units after the question, ``decide`` is called once, with the replies that have come by then. A
-reply that comes later is ignored. Without a time-out a job waits for its replies for ever, also for one from a server
-that has died.
+reply that comes later is ignored. Questions are numbered and replies bear their number, so that a job may have several.
+Without a time-out a job waits for its replies for ever, unless it hears that a server has died.
 
 All questions of a policy wait equally long, so they expire in the order in which they were asked: a deque and one timer
 serve them all. Most questions are answered long before they expire; an answered one leaves the deque when it is found
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 
 
 class Question:
-    """The probes of a job. ``queue_lengths`` maps each server that has replied to its queue length."""
+    """The probes for ``tasks`` tasks of a job. ``queue_lengths``: of each server that has replied, its queue length."""
 
-    __slots__ = ("deadline", "draw", "job", "queue_lengths", "servers")
+    __slots__ = ("deadline", "draw", "job", "number", "queue_lengths", "servers", "tasks")
 
-    def __init__(self, job: int, servers: Sequence[int], draw: float) -> None:
+    def __init__(self, number: int, job: int, servers: Sequence[int], draw: float, tasks: int) -> None:
+        self.number = number
         self.job = job
         self.servers = servers
         self.draw = draw
+        self.tasks = tasks
         self.queue_lengths: dict[int, int] = {}
         self.deadline = 0.0
 
@@ -50,48 +52,51 @@ class ProbingPolicy(Policy):
     def __init__(self, parameters: Any, dispatcher: Dispatcher) -> None:
         super().__init__(parameters, dispatcher)
         self._timeout: float = inf if parameters.timeout is None else parameters.timeout
-        self._open: dict[int, Question] = {}  # by job
+        self._open: dict[int, Question] = {}  # by number
+        self._asked = 0
         self._expiring: deque[Question] = deque()  # open ones and some answered ones, in order of deadline
         self._timer_is_set = False
-        self._asks_twice = False  # after a death: a job may then ask again, and hear answers to its first question
 
-    def ask(self, job: int, servers: Sequence[int], draw: float = 0.0) -> None:
-        """Probe the servers, all distinct, on behalf of a job that has no open question."""
-        self._open[job] = question = Question(job, servers, draw)
+    def ask(self, job: int, servers: Sequence[int], draw: float = 0.0, tasks: int = 1) -> Question:
+        """Probe the servers, all distinct, to place ``tasks`` tasks of a job; return the question."""
+        self._asked = number = self._asked + 1
+        self._open[number] = question = Question(number, job, servers, draw, tasks)
         if self._timeout < inf:
             self._limit(question)
         probe = self.dispatcher.probe
         for server in servers:
-            probe(server, job)
+            probe(server, job, number)
+        return question
 
     @abstractmethod
     def decide(self, question: Question) -> None:
-        """Place the tasks of ``question.job``, now that all have replied or time is up; perhaps no one has replied."""
+        """Place the question's tasks, now that all have replied or time is up; perhaps no one has replied."""
 
     def on_probe_reply(self, reply: ProbeReply) -> None:
         """Note a reply, and decide if it was the last."""
-        question = self._open.get(reply.job)
-        if question is None or (self._asks_twice and reply.sender not in question.servers):
+        question = self._open.get(reply.question)
+        if question is None:
             return
         queue_lengths = question.queue_lengths
         queue_lengths[reply.sender] = reply.queue_length
         if len(queue_lengths) == len(question.servers):
-            del self._open[reply.job]
+            del self._open[reply.question]
             self.decide(question)
 
     def on_lost(self, first: int, last: int) -> None:
         """Take the dead servers' replies as given."""
-        self._asks_twice = True
         for question in list(self._open.values()):
             for server in question.servers:
                 if first <= server <= last and server not in question.queue_lengths:
-                    self.on_probe_reply(ProbeReply(self.dispatcher.address, server, question.job, UNREACHABLE))
+                    self.on_probe_reply(
+                        ProbeReply(self.dispatcher.address, server, question.job, UNREACHABLE, question.number)
+                    )
 
     def _limit(self, question: Question) -> None:
         env = self.dispatcher.env
         question.deadline = env.now + self._timeout
         expiring = self._expiring
-        while expiring and self._open.get(expiring[0].job) is not expiring[0]:
+        while expiring and expiring[0].number not in self._open:
             expiring.popleft()
         expiring.append(question)
         if not self._timer_is_set:
@@ -103,11 +108,11 @@ class ProbingPolicy(Policy):
         expiring = self._expiring
         while expiring:
             question = expiring[0]
-            if self._open.get(question.job) is question:
+            if question.number in self._open:
                 if question.deadline > env.now:
                     env.call_at(question.deadline, self._expire)
                     return
-                del self._open[question.job]
+                del self._open[question.number]
                 expiring.popleft()
                 self.decide(question)  # may ask again, and so change the deque
             else:

@@ -2,6 +2,9 @@
 
 The simplest policy, and the one whose theory is exact: with Poisson arrivals every server is an M/G/1 queue. With
 ``weights`` server i is chosen with probability proportional to weights[i]; without, uniformly.
+
+The tasks of a job go to distinct servers, a uniform sample; with ``replacement`` each goes its own way and two may
+meet. Weights need the latter, and so do jobs of more tasks than there are servers.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ class RandomParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[Annotated[float, msgspec.Meta(ge=0)], ...] | None,
         msgspec.Meta(description="one weight per server, not all zero; default: equal"),
     ] = None
+    replacement: Annotated[
+        bool, msgspec.Meta(description="whether two tasks of a job may go to the same server; needed with weights")
+    ] = False
 
 
 class Random(Policy):
@@ -45,6 +51,27 @@ class Random(Policy):
             raise ValueError(f"weights: there are {len(weights)} and {servers} servers; give one for each")
         if weights is not None and not sum(weights) > 0:
             raise ValueError("weights: all are zero; give a positive one to each server that should receive jobs")
+
+    @classmethod
+    def check_tasks(cls, parameters: RandomParameters, servers: int, tasks: int) -> None:
+        """Check that there are distinct servers for a job's tasks."""
+        if tasks > 1 and not parameters.replacement:
+            if parameters.weights is not None:
+                raise ValueError(f"weights: with jobs of up to {tasks} tasks they need replacement = true")
+            if tasks > servers:
+                raise ValueError(
+                    f"a job's {tasks} tasks go to distinct servers, and there are {servers}; set replacement = true, "
+                    "or have more servers"
+                )
+
+    def place_tasks(self, job: int, tasks: int) -> None:
+        """Choose distinct servers for the tasks, or one after the other."""
+        dispatcher = self.dispatcher
+        if self.parameters.replacement:
+            super().place_tasks(job, tasks)
+        else:
+            for server in dispatcher.rng.sample(dispatcher.servers, tasks):
+                dispatcher.assign(job, server)
 
     def place(self, job: int) -> None:
         """Choose a server and place the job there."""

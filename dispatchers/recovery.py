@@ -51,7 +51,10 @@ class Recovery:
             awaited.difference_update(dead)
         if self._tasks_move:
             self._awaited[first, last] = set(self._live) - self._early.pop((first, last), set())
-        self._dispatcher.policy.on_lost(first, last)
+        dispatcher = self._dispatcher
+        dispatcher.policy.on_lost(first, last)
+        if dispatcher.holding is not None:
+            dispatcher.holding.on_lost(first, last)
         self._recover()
 
     def on_noticed(self, noticed: Noticed) -> None:
@@ -63,12 +66,12 @@ class Recovery:
         else:  # the dead may still have something to say to this dispatcher
             self._early.setdefault(group, set()).add(noticed.sender)
 
-    def probe(self, server: int, job: int) -> bool:
+    def probe(self, server: int, job: int, question: int) -> bool:
         """Answer a probe of a dead server in its place; return whether it is dead."""
         if server not in self._dead:
             return False
         dispatcher = self._dispatcher
-        reply = ProbeReply(dispatcher.address, server, job, UNREACHABLE)
+        reply = ProbeReply(dispatcher.address, server, job, UNREACHABLE, question)
         dispatcher.env.call_at(dispatcher.env.now, lambda: dispatcher.policy.on_probe_reply(reply))
         return True
 
@@ -86,7 +89,7 @@ class Recovery:
             return
         dispatcher = self._dispatcher
         for job, ticket in list(dispatcher.in_system.items()):
-            for task, server in enumerate(ticket.at):
-                if server in self._dead and task not in ticket.again:
-                    self.dispatched_again += 1
-                    dispatcher.place_again(job, task)
+            gone = [task for task, at in enumerate(ticket.at) if at in self._dead and task not in ticket.again]
+            if gone:
+                self.dispatched_again += len(gone)
+                dispatcher.place_again(job, gone)

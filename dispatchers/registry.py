@@ -12,9 +12,14 @@ import warnings
 from functools import cache
 from importlib.metadata import entry_points
 
+from dispatchers.batch_filling import BatchFilling
+from dispatchers.batch_sampling import BatchSampling
 from dispatchers.join_idle_queue import JoinIdleQueue
 from dispatchers.join_shortest_queue import JoinShortestQueue
+from dispatchers.late_binding import LateBinding
 from dispatchers.least_outstanding import LeastOutstanding
+from dispatchers.per_task_power_of_d import PerTaskPowerOfD
+from dispatchers.per_task_power_of_kd import PerTaskPowerOfKD
 from dispatchers.policy import Policy
 from dispatchers.power_of_d import PowerOfD
 from dispatchers.random_routing import Random
@@ -28,6 +33,11 @@ BUILT_IN: tuple[type[Policy], ...] = (
     LeastOutstanding,
     PowerOfD,
     JoinIdleQueue,
+    BatchFilling,
+    BatchSampling,
+    PerTaskPowerOfD,
+    PerTaskPowerOfKD,
+    LateBinding,
 )
 
 

@@ -47,8 +47,8 @@ class Server(Agent):
     ) -> None:
         super().__init__(env, address)
         self.queue_length = 0  # tasks at the server, the one in service included
-        #: Each with the time of its arrival here, and how long it had waited elsewhere before.
-        self._waiting: Discipline[tuple[float, float, Assign]] = FirstComeFirstServed()
+        #: Each with the time of its arrival here, how long it had waited elsewhere before, and its position then.
+        self._waiting: Discipline[tuple[float, float, Assign, int]] = FirstComeFirstServed()
         self._balancer: Balancer | None = None
         self._slownesses = [1.0 / speed for speed in speeds]
         self._meter = meter
@@ -61,6 +61,7 @@ class Server(Agent):
         self._in_service: Assign
         self._wait = 0.0
         self._service = 0.0
+        self._position = 1
         self._finish = self.on_finish
 
     def start(self) -> None:
@@ -80,7 +81,7 @@ class Server(Agent):
 
     def on_probe(self, probe: Probe) -> None:
         """Answer with the queue length."""
-        self.env.send(ProbeReply(probe.sender, self.address, probe.job, self.queue_length))
+        self.env.send(ProbeReply(probe.sender, self.address, probe.job, self.queue_length, probe.question))
 
     def on_assign(self, task: Assign) -> None:
         """Serve the task now, queue it, or drop it when the buffer is full."""
@@ -90,20 +91,21 @@ class Server(Agent):
         if task.sender == self._reported_to:
             self._reported_to = None
         if length == 0:
-            self._serve(task, 0.0, now)
-        elif length >= self._buffer:
+            self._serve(task, 0.0, 1, now)
+        elif length >= self._buffer and type(task) is Assign:  # a Commit has its place
             env.send(Dropped(task.sender, self.address, task.job, task.task))
             return
         else:
-            self._waiting.push((now, 0.0, task))
+            self._waiting.push((now, 0.0, task, length + 1))
         self.queue_length = length + 1
         self._meter.change(length, length + 1, now)
         if self._balancer is not None:
             self._balancer.on_arrival(length, task.job, task.task)
 
-    def _serve(self, task: Assign, wait: float, now: float) -> None:
+    def _serve(self, task: Assign, wait: float, position: int, now: float) -> None:
         self._in_service = task
         self._wait = wait
+        self._position = position
         self._service = service = task.size * self._slownesses[task.kind]
         self.env.call_at(now + service, self._finish)
 
@@ -112,13 +114,13 @@ class Server(Agent):
         env = self.env
         now = env.now
         task = self._in_service
-        env.send(Done(task.sender, self.address, task.job, task.task, self._wait, self._service))
+        env.send(Done(task.sender, self.address, task.job, task.task, self._wait, self._service, self._position))
         length = self.queue_length
         self.queue_length = length - 1
         self._meter.change(length, length - 1, now)
         if length > 1:
-            arrived, waited, task = self._waiting.pop()
-            self._serve(task, now - arrived + waited, now)
+            arrived, waited, task, position = self._waiting.pop()
+            self._serve(task, now - arrived + waited, position, now)
             if length == 2 and self._balancer is not None:
                 self._balancer.on_none_waiting()
         else:
@@ -143,9 +145,9 @@ class Server(Agent):
                 return self._released(item)
         return None
 
-    def _released(self, item: tuple[float, float, Assign]) -> MovedTask:
+    def _released(self, item: tuple[float, float, Assign, int]) -> MovedTask:
         now = self.env.now
-        arrived, waited, task = item
+        arrived, waited, task, _ = item
         length = self.queue_length
         self.queue_length = length - 1
         self._meter.change(length, length - 1, now)
@@ -154,7 +156,7 @@ class Server(Agent):
 
     def is_waiting(self, job: int, task: int) -> bool:
         """Whether a certain task waits here."""
-        return any(item.job == job and item.task == task for _, _, item in self._waiting)
+        return any(item.job == job and item.task == task for _, _, item, _ in self._waiting)
 
     def take(self, moved: MovedTask) -> None:
         """Own a task that has come from another server, where it waited ``moved.waited``; also above the buffer."""
@@ -162,9 +164,9 @@ class Server(Agent):
         task = Assign(self.address, moved.dispatcher, moved.job, moved.task, moved.kind, moved.size, moved.moves)
         length = self.queue_length
         if length == 0:
-            self._serve(task, moved.waited, now)
+            self._serve(task, moved.waited, 1, now)
         else:
-            self._waiting.push((now, moved.waited, task))
+            self._waiting.push((now, moved.waited, task, length + 1))
         self.queue_length = length + 1
         self._meter.change(length, length + 1, now)
         if self._balancer is not None:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import trio
 
+from dispatchers.registry import policies
 from testbed.balancing import calibrated
 from testbed.cluster.controller import Controller
 from testbed.live import Silent, Snapshot, Watcher
@@ -25,7 +26,7 @@ from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary, measured_window, summarise
 from testbed.measure.verdict import Nominal
 from testbed.run_folder import RunFolder
-from testbed.runtime.system import expected_jobs
+from testbed.runtime.system import expected_jobs, expected_tasks
 from testbed.runtime.twin import simulate
 from testbed.scenario import load, variants
 from testbed.theory.predict import NoPrediction, Prediction, predict
@@ -140,13 +141,22 @@ def nominal(scenario: Scenario) -> Nominal:
     size_mean, size_second = workload.mean_size, workload.size.second_moment
     if isinstance(workload.arrivals, Trace) and workload.arrivals.recording.size is not None:
         size_second = float(np.mean(workload.arrivals.recording.size**2))
-    mean = sum(p * s for p, s in slowness) * size_mean
-    second = sum(p * s * s for p, s in slowness) * size_second
+    # The types' speeds are those of all tasks of a job together: work = slowness * (sum of K sizes).
+    numbers = workload.task_numbers
+    mean = sum(p * s for p, s in slowness) * workload.mean_work
+    variance = numbers.mean * (size_second - size_mean**2 + size_mean**2 * numbers.mean * numbers.scv)
+    second = sum(p * s * s for p, s in slowness) * (variance + workload.mean_work**2)
+    policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
+    probes = sum(
+        share * policy.mean_probes(parameters, scenario.servers, int(tasks))
+        for tasks, share in zip(*numbers.probabilities(), strict=True)
+    )
     return Nominal(
         servers=scenario.servers,
         rate=scenario.rate,
         load=scenario.rate * mean / scenario.servers if same else None,
-        size_scv=second / mean**2 - 1.0,
+        work_scv=second / mean**2 - 1.0,
+        probes_per_task=float(probes / numbers.mean),
         gap_cdf=gaps.cdf if gaps is not None and gaps.continuous else None,
         arrival_dispersion=gaps.scv if gaps is not None else None,
         message_delay=delay if isinstance(delay, (int, float)) else delay.mean,
@@ -163,7 +173,10 @@ class Experiment:
         self._variants = variants(scenario)
         self._controller: Controller | None = None
         self._stop = False
-        jobs = sum(expected_jobs(variant) for _, variant in self._variants) * scenario.run.replications
+        jobs = (
+            sum(expected_jobs(variant) + expected_tasks(variant) for _, variant in self._variants)
+            * scenario.run.replications
+        )
         self._folder = RunFolder(scenario, output, jobs * (2 if where == "cluster and twin" else 1)) if output else None
         self.result = Result(scenario, self._folder.path if self._folder else None)
 
@@ -264,6 +277,7 @@ class Experiment:
         for measurements in (run.cluster_measurements, run.twin_measurements):
             if measurements is not None:
                 self._folder.add_jobs(measurements, run.variant, run.replication, types)
+                self._folder.add_tasks(measurements, run.variant, run.replication)
         self._folder.write_summaries([s for r in self.result.runs for s in (r.cluster, r.twin) if s is not None])
 
 

@@ -29,9 +29,13 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
 
 class Probe(Message, tag=1):
-    """A dispatcher asks a server for its queue length, on behalf of a job."""
+    """A dispatcher asks a server for its queue length, on behalf of a job.
+
+    ``question`` numbers the dispatcher's questions: a reply to one that is settled is told from one to a later one.
+    """
 
     job: int
+    question: int = 0
 
 
 class ProbeReply(Message, tag=2):
@@ -39,6 +43,7 @@ class ProbeReply(Message, tag=2):
 
     job: int
     queue_length: int
+    question: int = 0
 
 
 class Assign(Message, tag=3):
@@ -55,12 +60,16 @@ class Assign(Message, tag=3):
 
 
 class Done(Message, tag=4):
-    """A server has finished a task: how long it waited there and how long it was served, in time units."""
+    """A server has finished a task: how long it waited there and how long it was served, in time units.
+
+    ``position`` is the task's place in the server's queue when it came, 1 for one that was served at once.
+    """
 
     job: int
     task: int
     wait: float
     service: float
+    position: int = 1
 
 
 class Dropped(Message, tag=5):
@@ -152,6 +161,60 @@ class Noticed(Message, tag=15):
     last: int
 
 
+class Hold(Message, tag=30):
+    """A dispatcher asks a server to hold ``places`` free places of its buffer for tasks of a job."""
+
+    job: int
+    places: int
+
+
+class Held(Message, tag=31):
+    """The server holds the places."""
+
+    job: int
+
+
+class Full(Message, tag=32):
+    """The server has fewer free places, and holds none of them."""
+
+    job: int
+
+
+class Release(Message, tag=33):
+    """The tasks will not come: the job is dropped, as another server was full."""
+
+    job: int
+    places: int
+
+
+class Commit(Assign, tag=34):
+    """A task comes for a place that is held for it."""
+
+
+class Reserve(Message, tag=35):
+    """A dispatcher puts a reservation for one of a job's tasks, whichever, into a server's queue.
+
+    ``number`` tells the dispatcher's reservations apart: a job may have several at a server, after a death.
+    """
+
+    job: int
+    number: int
+
+
+class Fetch(Message, tag=36):
+    """A reservation has reached the head of the server's queue: which task is it?"""
+
+    job: int
+    number: int
+
+
+class Cancel(Message, tag=37):
+    """No task is left for the reservation: the answer to a Fetch, or ahead of it."""
+
+    job: int
+    number: int
+
+
 AnyMessage = (
     Probe
     | ProbeReply
@@ -168,6 +231,14 @@ AnyMessage = (
     | Received
     | Moved
     | Noticed
+    | Hold
+    | Held
+    | Full
+    | Release
+    | Commit
+    | Reserve
+    | Fetch
+    | Cancel
 )
 
 #: Decodes a frame's body.

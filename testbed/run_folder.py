@@ -2,7 +2,8 @@
 
 scenario.toml      the resolved scenario
 jobs.parquet       a row per job, of all variants and replications, from the cluster
-twin.parquet       the same from the twin, where it was run
+tasks.parquet      a row per finished task, where jobs may have several tasks
+twin.parquet       the same as jobs.parquet from the twin, where it was run; twin_tasks.parquet as tasks.parquet
 summary.json       statistics and verdicts (testbed.measure.summary)
 environment.json   versions, cores, when, how long
 targets.json       where the processes' metrics are while the run goes on (Prometheus' file_sd format)
@@ -28,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from testbed.measure import summary as summaries
-from testbed.measure.records import COLUMNS, OUTCOMES, Measurements
+from testbed.measure.records import COLUMNS, OUTCOMES, TASK_COLUMNS, Measurements
 from testbed.measure.summary import Summary
 from testbed.scenario import ScenarioError, resolved
 
@@ -68,6 +69,19 @@ def jobs_table(measurements: Measurements, variant: str, replication: int, type_
         else:
             # NaN, for jobs that did not complete, becomes a null, which a mean leaves out.
             arrays[FILE_NAMES.get(name, name)] = pa.array(column, from_pandas=True)
+    arrays["queueing_delay"] = pc.subtract(arrays["response_time"], arrays["inherent_delay"])
+    return pa.table(arrays)
+
+
+def tasks_table(measurements: Measurements, variant: str, replication: int) -> pa.Table:
+    """Return the records of finished tasks as an Arrow table; times are in time units."""
+    rows = len(measurements.tasks["job"])
+    arrays: dict[str, Any] = {
+        "variant": pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), [variant]),
+        "replication": pa.array(np.full(rows, replication, dtype=np.int32)),
+    }
+    for name, _, _ in TASK_COLUMNS:
+        arrays[FILE_NAMES.get(name, name)] = pa.array(measurements.tasks[name])
     return pa.table(arrays)
 
 
@@ -142,8 +156,16 @@ class RunFolder:
 
     def add_jobs(self, measurements: Measurements, variant: str, replication: int, type_names: list[str]) -> None:
         """Append the job records of one run to ``jobs.parquet`` or, if they are the twin's, ``twin.parquet``."""
-        table = jobs_table(measurements, variant, replication, type_names)
         name = "jobs.parquet" if measurements.source == "cluster" else "twin.parquet"
+        self._append(name, jobs_table(measurements, variant, replication, type_names))
+
+    def add_tasks(self, measurements: Measurements, variant: str, replication: int) -> None:
+        """Append the task records of one run, if it has any, to ``tasks.parquet`` or ``twin_tasks.parquet``."""
+        if measurements.tasks:
+            name = "tasks.parquet" if measurements.source == "cluster" else "twin_tasks.parquet"
+            self._append(name, tasks_table(measurements, variant, replication))
+
+    def _append(self, name: str, table: pa.Table) -> None:
         if name not in self._writers:
             self._writers[name] = pq.ParquetWriter(self.path / name, table.schema, compression="zstd")
         self._writers[name].write_table(table)

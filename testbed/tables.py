@@ -146,6 +146,13 @@ def remarks(result: Result) -> Iterable[str]:
             )
         if run.calibration is not None:
             yield f"    {run.calibration}"
+    for run in result.runs:
+        summary = run.summary
+        if (summary.tasks_per_job or 1.0) > 1.0 and summary.relative_queueing_delay is not None:
+            yield (
+                f"{run.variant}: relative queueing delay E[T - T*] / E[T*] {summary.relative_queueing_delay:.4g}; "
+                f"{number(summary.probes_per_task)} probes a task ({number(summary.nominal_probes_per_task)} nominally)"
+            )
     for name, runs in result.variants().items():
         mean = mean_response([run.summary for run in runs])
         if not mean.reliable:

@@ -8,18 +8,20 @@
 ``check_policy`` runs a policy in many small random systems on the virtual runtime and checks the rules that every
 policy must keep, whatever it decides:
 
-* it places every job, each once, on a server that exists;
-* it sends at most the probes that ``probes_per_job`` claims;
+* it places every task of every job, each once, on a server that exists;
+* it sends at most the probes that ``probes_for_tasks`` claims;
 * for the same seed it makes the same decisions;
 * it reads neither the type nor the sizes of a job, and no other agent;
-* it does so with one server, with several dispatchers, with full buffers, when messages are slow, and, if it has a
-  ``timeout`` parameter, when every reply is late and when replies never come.
+* of a job that is dropped no task is served;
+* it does so with one server, with jobs of several tasks, with several dispatchers, with full buffers, when messages
+  are slow, when a server dies, and, if it has a ``timeout`` parameter, when every reply is late and when none comes.
 
 Needs hypothesis (the extra ``test`` of this distribution).
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,10 +34,12 @@ import numpy as np
 from dispatchers.dispatcher import Dispatcher, Ticket
 from dispatchers.policy import Policy
 from dispatchers.registry import policies
+from servers.holding_server import HoldingServer
+from servers.reserving_server import ReservingServer
 from servers.server import Server
-from testbed.agent import Timer
+from testbed.agent import Agent, Timer
 from testbed.measure.records import COMPLETED, DROPPED, JobRecords, Occupancy
-from testbed.protocol import Assign, Message, Probe
+from testbed.protocol import Assign, Commit, Hold, Message, Probe, Reserve
 from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.streams import Stream, generator
@@ -45,21 +49,29 @@ if TYPE_CHECKING:
 
 SPEEDS = (1.0, 0.5)  # by job type
 MOST_SERVERS = 8
+MOST_TASKS = 5
 PATIENCE = 1000.0  # time units after the last service could have ended; a job still not placed then counts as lost
 
 
 class Job(NamedTuple):
-    """A job of a test system: time since the previous one, dispatcher (modulo their number), type and size."""
+    """A job of a test system: time since the previous one, dispatcher (modulo their number), type and tasks' sizes.
+
+    A policy that takes fewer tasks with so many servers gets the first of them.
+    """
 
     gap: float
     dispatcher: int
     kind: int
-    size: float
+    sizes: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class System:
-    """A small system to try a policy in. Message delays are uniform between the two numbers of ``delay``."""
+    """A small system to try a policy in. Message delays are uniform between the two numbers of ``delay``.
+
+    ``dies``: when a server dies, and which (modulo their number), if there are at least two. What the others had sent
+    to it is lost; they hear of its death when all that it had sent has come.
+    """
 
     servers: int
     jobs: Sequence[Job]
@@ -69,6 +81,7 @@ class System:
     delay: tuple[float, float] | None = None
     timeout: float | None = None  # given to a policy that has this parameter; else nothing below applies
     silent: frozenset[int] = frozenset()  # servers that never reply to a probe
+    dies: tuple[float, int] | None = None
 
 
 def check_policy(
@@ -101,7 +114,7 @@ def check_policy(
 
     sizes = _fitting(checked, given_parameters)
     test: Callable[..., None] = given(system=_systems(sizes))(keeps_the_rules)
-    for corner in _corners():
+    for corner in reversed(list(_corners())):  # hypothesis tries the example first that was added last
         nearest = min(sizes, key=lambda servers: abs(servers - corner.servers))
         test = example(system=replace(corner, servers=nearest))(test)
     test = settings(
@@ -137,21 +150,43 @@ def _fitting(policy: type[Policy], parameters: Any) -> list[int]:
     return sizes
 
 
+def _most_tasks(policy: type[Policy], parameters: Any, servers: int) -> int:
+    """Return the largest number of tasks, up to MOST_TASKS, that the policy takes with so many servers."""
+    for tasks in range(MOST_TASKS, 1, -1):
+        try:
+            policy.check_tasks(parameters, servers, tasks)
+        except ValueError:
+            continue
+        return tasks
+    return 1
+
+
 def _corners() -> Iterable[System]:
-    jobs = [Job(0.3, i, i % 2, 0.1 + i % 3) for i in range(20)]
+    jobs = [Job(0.3, i, i % 2, (0.1 + i % 3,)) for i in range(20)]
     together = [job._replace(gap=0.0) for job in jobs]
+    batches = [Job(0.8, i, i % 2, (0.1 + i % 3, 1.0, 0.5, 0.2, 2.0)[: i % 5 + 1]) for i in range(20)]
     yield System(servers=1, jobs=jobs)
     yield System(servers=1, jobs=jobs, dispatchers=3, delay=(0.0, 1.0), buffer=2)
     yield System(servers=8, jobs=jobs, dispatchers=2)
     yield System(servers=4, jobs=together, dispatchers=3, buffer=1)
     yield System(servers=5, jobs=jobs, delay=(2.0, 2.0), timeout=0.5)  # every reply is late
     yield System(servers=5, jobs=together, dispatchers=2, timeout=0.5, silent=frozenset(range(5)))  # no reply comes
+    yield System(servers=1, jobs=batches, delay=(0.0, 0.3))
+    yield System(servers=6, jobs=batches, dispatchers=2, delay=(0.1, 0.1))
+    yield System(servers=5, jobs=batches, dispatchers=3, buffer=2, delay=(0.0, 0.5))  # races for the last places
+    lopsided = [Job(0.5, i, 0, (0.2, 0.3, 3.0, 0.4)) for i in range(20)]  # some tasks are long done when a server dies
+    yield System(servers=5, jobs=lopsided, dispatchers=2, delay=(0.2, 0.2), dies=(3.0, 1))
+    yield System(servers=5, jobs=batches, delay=(2.0, 2.0), timeout=0.5, dies=(2.0, 0))
+    for when in (1.0, 4.3, 7.7):
+        yield System(servers=5, jobs=batches, dispatchers=3, buffer=3, delay=(2.0, 2.0), dies=(when, 2))
 
 
 def _systems(sizes: list[int]) -> SearchStrategy[System]:
     from hypothesis import strategies as st
 
-    jobs = st.builds(Job, st.floats(0, 2), st.integers(0, 2), st.integers(0, 1), st.floats(0.01, 4))
+    size = st.floats(0.01, 4)
+    one_or_more = st.tuples(size) | st.lists(size, min_size=1, max_size=MOST_TASKS).map(tuple)
+    jobs = st.builds(Job, st.floats(0, 2), st.integers(0, 2), st.integers(0, 1), one_or_more)
     delays = st.tuples(st.floats(0, 2), st.floats(0, 2)).map(lambda bounds: (min(bounds), max(bounds)))
     return st.builds(
         System,
@@ -163,6 +198,7 @@ def _systems(sizes: list[int]) -> SearchStrategy[System]:
         delay=st.none() | delays,
         timeout=st.none() | st.floats(0.01, 5),
         silent=st.frozensets(st.integers(0, MOST_SERVERS - 1)),
+        dies=st.none() | st.tuples(st.floats(0, 20), st.integers(0, MOST_SERVERS - 1)),
     )
 
 
@@ -173,10 +209,12 @@ class _Trial:
     policy: type[Policy]
     parameters: Any
     servers: int
+    tasks: list[int]  # by job
+    repeats: bool  # whether a death may have tasks dispatched again
     decisions: list[tuple[float, Message]] = field(default_factory=list)  # probes and placements, and when
     probes: Counter[int] = field(default_factory=Counter)  # by job
-    taken: Counter[int] = field(default_factory=Counter)  # tasks that came to a server, by job
-    sealed: bool = True  # whether reading what a policy may not know is an error
+    taken: Counter[tuple[int, int]] = field(default_factory=Counter)  # tasks that came to a server: job and task
+    served: Counter[int] = field(default_factory=Counter)  # tasks whose service began, by job
 
     def broken(self, what: str) -> AssertionError:
         return AssertionError(f"{self.policy.name} {what}")
@@ -188,15 +226,20 @@ class _Trial:
             raise self.broken(f"{what}, which is a {type(message.to).__name__}; a server is an int")
         if not 0 <= message.to < self.servers:
             raise self.broken(f"{what}, but the servers are 0..{self.servers - 1}")
-        if isinstance(message, Probe):
+        if isinstance(message, Probe | Reserve):
             self.probes[message.job] += 1
-            claim = self.policy.probes_per_job(self.parameters, self.servers)
-            if self.probes[message.job] > claim:
+            tasks = self.tasks[message.job]
+            claim = (
+                self.policy.probes_per_job(self.parameters, self.servers)
+                if tasks == 1
+                else self.policy.probes_for_tasks(self.parameters, self.servers, tasks)
+            )
+            if self.probes[message.job] > claim and not self.repeats:
                 raise self.broken(
-                    f"sends more probes for job {message.job} than the {claim} that probes_per_job claims "
-                    f"with {self.servers} server(s)"
+                    f"sends more probes for job {message.job} than the {claim} that "
+                    f"{'probes_per_job' if tasks == 1 else 'probes_for_tasks'} claims with {self.servers} server(s)"
                 )
-        if isinstance(message, Probe | Assign):
+        if isinstance(message, Probe | Assign | Hold | Reserve):
             self.decisions.append((now, message))
 
 
@@ -223,16 +266,19 @@ class _Environment:
         return self.__runtime.stream(name)
 
 
+#: What may read all of a ticket.
+_PRIVY = ("dispatchers.dispatcher", "dispatchers.holding", "dispatchers.recovery", __name__)
+
+
 class _SealedTicket(Ticket):
     """A ticket whose type and sizes can be read by the dispatcher only."""
 
     def __init__(self, trial: _Trial, ticket: Ticket) -> None:
         super().__init__(ticket.arrival, ticket.lag, ticket.kind, ticket.sizes)
         self.trial = trial
-        self.tasks = len(ticket.sizes)
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("kind", "sizes") and self.trial.sealed:
+        if name in ("kind", "sizes") and sys._getframe(1).f_globals["__name__"] not in _PRIVY:
             raise self.trial.broken(f"reads the {name} of a job, which a policy may not know")
         return super().__getattribute__(name)
 
@@ -251,7 +297,7 @@ class _SealedTickets(dict[int, Any]):
 class _Dispatcher(Dispatcher):
     """A dispatcher that checks what its policy asks of it."""
 
-    def __init__(self, env: Any, address: int, *, index: int, trial: _Trial, ledger: JobRecords) -> None:
+    def __init__(self, env: Any, address: int, *, index: int, trial: _Trial, ledger: JobRecords, holds: bool) -> None:
         self._trial = trial
         super().__init__(
             env,
@@ -261,41 +307,87 @@ class _Dispatcher(Dispatcher):
             policy=trial.policy,
             parameters=trial.parameters,
             ledger=ledger,
+            recovers=trial.repeats,
+            holds=holds,
         )
         self.in_system: _SealedTickets = _SealedTickets(trial)
+        self._watch_assign()
 
-    def assign(self, job: int, server: int) -> None:
-        ticket = self.in_system.get(job)
-        if ticket is None:
-            raise self._trial.broken(f"places job {job}, which has ended or is not its dispatcher's")
-        if len(ticket.at) == ticket.tasks:
-            raise self._trial.broken(f"places job {job} a second time")
-        self._unsealed(super().assign, job, server)
+    def _watch_assign(self) -> None:
+        """Check what is asked of ``assign``, which the dispatcher itself exchanges as things happen."""
+        assign = self.assign
 
-    def _end(self, job: int, ticket: Ticket, outcome: int, last_at_server: float = 0.0) -> None:
-        self._unsealed(super()._end, job, ticket, outcome, last_at_server)
+        def checked(job: int, server: int) -> None:
+            ticket = self.in_system.get(job)
+            if ticket is None:
+                raise self._trial.broken(f"places job {job}, which has ended or is not its dispatcher's")
+            if len(ticket.at) == self._trial.tasks[job] and not ticket.again:
+                raise self._trial.broken(f"places job {job} a second time")
+            assign(job, server)
 
-    def _unsealed(self, action: Callable[..., None], *arguments: object) -> None:
-        self._trial.sealed = False
-        try:
-            action(*arguments)
-        finally:
-            self._trial.sealed = True
+        self.assign = checked  # type: ignore[method-assign]
+
+    def on_lost(self, first: int, last: int) -> None:
+        super().on_lost(first, last)
+        self._watch_assign()
 
 
-class _Server(Server):
-    """A server that counts the tasks that come to it, and may be one that never replies to a probe."""
+class _Watched(Server):
+    """A server that counts the tasks that come to it, may never reply to a probe, and may die."""
 
     trial: _Trial
     silent = False
+    dead = False
 
     def on_assign(self, task: Assign) -> None:
-        self.trial.taken[task.job] += 1
+        self.trial.taken[task.job, task.task] += 1
         super().on_assign(task)
+        self.check_buffer()
+
+    def check_buffer(self) -> None:
+        if self.queue_length > self._buffer:
+            raise self.trial.broken("has more tasks come to a server than its buffer holds")
+
+    def _serve(self, task: Assign, wait: float, position: int, now: float) -> None:
+        self.trial.served[task.job] += 1
+        super()._serve(task, wait, position, now)
+
+    def on_finish(self) -> None:
+        if not self.dead:
+            super().on_finish()
 
     def on_probe(self, probe: Probe) -> None:
         if not self.silent:
             super().on_probe(probe)
+
+
+class _WatchedHolding(_Watched, HoldingServer):
+    def on_commit(self, task: Commit) -> None:
+        self.trial.taken[task.job, task.task] += 1
+        super().on_commit(task)
+        self.check_buffer()
+
+    def check_buffer(self) -> None:
+        super().check_buffer()
+        if not 0 <= self.held <= self._buffer - self.queue_length:
+            raise self.trial.broken(f"has a server hold {self.held} places of a buffer of {self._buffer}")
+
+
+class _WatchedReserving(_Watched, ReservingServer):
+    pass
+
+
+class _Grave(Agent):
+    """In place of a server that has died: whatever comes is lost."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+        self.handlers = _Swallows()
+
+
+class _Swallows(dict[type[Message], Callable[[Any], object]]):
+    def __missing__(self, kind: type[Message]) -> Callable[[Any], object]:
+        return lambda message: None
 
 
 def _check(policy: type[Policy], parameters: Any, system: System) -> None:
@@ -310,26 +402,47 @@ def _check(policy: type[Policy], parameters: Any, system: System) -> None:
 
 
 def _run(policy: type[Policy], parameters: Any, system: System, silent: frozenset[int]) -> _Trial:
-    trial = _Trial(policy, parameters, system.servers)
-    records = JobRecords(len(system.jobs))
+    most = _most_tasks(policy, parameters, system.servers)
+    jobs = [job._replace(sizes=job.sizes[:most]) for job in system.jobs]
+    repeats = system.dies is not None and system.servers > 1
+    trial = _Trial(policy, parameters, system.servers, [len(job.sizes) for job in jobs], repeats)
+    records = JobRecords(len(jobs))
     try:
-        dispatchers = _simulate(trial, system, silent, records)
+        dispatchers = _simulate(trial, replace(system, jobs=jobs), silent, records)
     except AssertionError:
         raise
     except Exception as error:
         raise trial.broken(f"fails with {error!r}") from error
     for dispatcher in dispatchers:
+        if dispatcher.done_twice:
+            raise trial.broken("has a task done twice")
         for job, ticket in dispatcher.in_system.items():
             if not ticket.at:
                 raise trial.broken(f"never places job {job}")
+            if len(ticket.at) < trial.tasks[job]:
+                raise trial.broken(f"never places task {len(ticket.at)} of job {job}")
     columns = records.columns()
-    ended = Counter(columns["job"].tolist())
-    expected = Counter(range(len(system.jobs)))
-    if trial.taken != expected or ended != expected:
-        raise trial.broken("does not have every job come to a server once and end once")
-    if set(columns["outcome"].tolist()) - {COMPLETED, DROPPED}:
-        raise trial.broken("ends a job that is neither completed nor dropped")
+    if Counter(columns["job"].tolist()) != Counter(range(len(jobs))):
+        raise trial.broken("does not have every job end once")
+    for number, outcome in zip(columns["job"].tolist(), columns["outcome"].tolist(), strict=True):
+        _check_end(trial, number, outcome)
     return trial
+
+
+def _check_end(trial: _Trial, job: int, outcome: int) -> None:
+    tasks = trial.tasks[job]
+    times = [trial.taken[job, task] for task in range(tasks)]
+    if outcome not in (COMPLETED, DROPPED):
+        raise trial.broken("ends a job that is neither completed nor dropped")
+    if trial.repeats and outcome == DROPPED:
+        return  # a task that was dispatched again may have met a full buffer when others had been served
+    if outcome == DROPPED and trial.served[job]:
+        raise trial.broken(f"has tasks of job {job} served, which is dropped")
+    if outcome == COMPLETED or tasks == 1:
+        if set(times) != {1} and not (trial.repeats and min(times) > 0):
+            raise trial.broken(f"does not have every task of job {job} come to a server once")
+    elif any(times):
+        raise trial.broken(f"sends tasks of job {job}, which is dropped")
 
 
 def _simulate(trial: _Trial, system: System, silent: frozenset[int], records: JobRecords) -> list[_Dispatcher]:
@@ -341,26 +454,67 @@ def _simulate(trial: _Trial, system: System, silent: frozenset[int], records: Jo
     delay = Delay(delays, generator(system.seed, 0, "message delay")) if system.delay else None
     runtime = VirtualRuntime(system.seed, delay=delay)
     env = _Environment(runtime, trial)
+    buffer = None if trial.policy.reserves else system.buffer
+    holds = buffer is not None and max(trial.tasks, default=1) > 1
     dispatchers = [
-        _Dispatcher(env, system.servers + index, index=index, trial=trial, ledger=records)
+        _Dispatcher(env, system.servers + index, index=index, trial=trial, ledger=records, holds=holds)
         for index in range(system.dispatchers)
     ]
-    reports = [dispatcher.address for dispatcher in dispatchers] if trial.policy.idle_reports else []
+    addresses = [dispatcher.address for dispatcher in dispatchers]
+    kind_of_server = _WatchedReserving if trial.policy.reserves else _WatchedHolding if holds else _Watched
     meter = Occupancy()
+    servers: list[_Watched] = []
     for address in range(system.servers):
-        server = _Server(runtime, address, speeds=SPEEDS, meter=meter, buffer=system.buffer, idle_report_to=reports)
+        server = kind_of_server(
+            runtime,
+            address,
+            speeds=SPEEDS,
+            meter=meter,
+            buffer=buffer,
+            idle_report_to=addresses if trial.policy.idle_reports else [],
+            dispatchers=addresses if trial.repeats else [],
+        )
         server.trial = trial
         server.silent = address in silent
+        servers.append(server)
         runtime.add(server)
     for dispatcher in dispatchers:
         runtime.add(dispatcher)
     runtime.start()
+    if trial.repeats and system.dies is not None:
+        _schedule_death(runtime, system.dies[0], servers, servers[system.dies[1] % system.servers], dispatchers, high)
     when = work = 0.0
     for number, job in enumerate(system.jobs):
         when += job.gap
-        work += job.size / SPEEDS[job.kind]
+        work += sum(job.sizes) / SPEEDS[job.kind]
         dispatcher = dispatchers[job.dispatcher % system.dispatchers]
-        runtime.call_at(when, partial(dispatcher.arrive, number, job.kind, (job.size,)))
+        runtime.call_at(when, partial(dispatcher.arrive, number, job.kind, job.sizes))
     timeout = getattr(trial.parameters, "timeout", None) or 0.0
     runtime.run(when + work + timeout + PATIENCE)
+    for server in servers:
+        if isinstance(server, HoldingServer) and server.held and not server.dead:
+            raise trial.broken("leaves places held in the end")
     return dispatchers
+
+
+def _schedule_death(
+    runtime: VirtualRuntime,
+    when: float,
+    servers: list[_Watched],
+    dying: _Watched,
+    dispatchers: list[_Dispatcher],
+    longest_delay: float,
+) -> None:
+    address = dying.address
+
+    def die() -> None:
+        dying.dead = True
+        runtime.agents[address] = _Grave(address)
+
+    def notice() -> None:
+        for agent in (*(server for server in servers if server is not dying), *dispatchers):
+            agent.on_lost(address, address)
+
+    runtime.call_at(when, die)
+    # On a connection its end comes after all that was sent on it; messages that leave at one time come in any order.
+    runtime.call_at(when + longest_delay + 1e-9, notice)

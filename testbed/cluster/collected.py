@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.cluster.control import Records, Report
-from testbed.measure.records import COLUMNS, COUNTED
+from testbed.measure.records import COLUMNS, COUNTED, TASK_COLUMNS
 
 
-def merge_records(pieces: Iterable[Records]) -> dict[str, npt.NDArray[np.generic]]:
-    """Return the job records of all pieces as columns (testbed.measure.records.COLUMNS), each of shape (jobs,)."""
-    received = list(pieces)
+def merge_records(pieces: Iterable[Records], of_tasks: bool = False) -> dict[str, npt.NDArray[np.generic]]:
+    """Return the job records of all pieces as columns, each of shape (jobs,), or the task records: (tasks,)."""
+    received = [piece for piece in pieces if piece.of_tasks == of_tasks]
     return {
         name: np.frombuffer(b"".join(piece.columns[name] for piece in received), dtype=typecode)
-        for name, typecode, _ in COLUMNS
+        for name, typecode, _ in (TASK_COLUMNS if of_tasks else COLUMNS)
     }
 
 

@@ -94,9 +94,10 @@ class Finish(msgspec.Struct, tag=True):
 
 
 class Records(msgspec.Struct, tag=True):
-    """A piece of the job records: raw bytes by column (testbed.measure.records.COLUMNS)."""
+    """A piece of the job or task records: raw bytes by column (testbed.measure.records.COLUMNS, TASK_COLUMNS)."""
 
     columns: dict[str, bytes]
+    of_tasks: bool = False
 
 
 class Report(msgspec.Struct, tag=True):

@@ -47,6 +47,7 @@ from testbed.cluster.control import (
 )
 from testbed.measure.records import Measurements
 from testbed.protocol import VERSION, FrameReader, ProtocolError
+from testbed.runtime.system import has_tasks
 from testbed.scenario import resolved
 
 if TYPE_CHECKING:
@@ -399,6 +400,9 @@ class Controller:
         return Measurements(
             source="cluster",
             columns=merge_records(piece for member in self.members for piece in member.records),
+            tasks=merge_records((piece for member in self.members for piece in member.records), of_tasks=True)
+            if has_tasks(self.scenario)
+            else {},
             occupancy_edges=edges,
             occupancy=occupancy,
             counters=counters,

@@ -44,7 +44,15 @@ from testbed.cluster.control import (
     listen,
 )
 from testbed.measure.histogram import LogHistogram
-from testbed.measure.records import COLUMNS, COMPLETED, COUNTED, RESPONSE_BUCKETS, JobRecords, Occupancy, ProcessReport
+from testbed.measure.records import (
+    COMPLETED,
+    COUNTED,
+    RESPONSE_BUCKETS,
+    JobRecords,
+    Occupancy,
+    ProcessReport,
+    TaskRecords,
+)
 from testbed.metrics import serve_metrics
 from testbed.protocol import VERSION, Encoder, FrameReader, ProtocolError
 from testbed.runtime.connection import Connection
@@ -56,6 +64,7 @@ from testbed.runtime.system import (
     build_servers,
     build_workload,
     expected_jobs,
+    expected_tasks,
     schedule_slices,
     slice_edges,
 )
@@ -124,6 +133,9 @@ class ClusterProcess:
         self.records = LiveRecords(
             expected_jobs(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0, self._unit
         )
+        self.tasks = TaskRecords(
+            expected_tasks(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0
+        )
         self.dispatcher: Dispatcher | None = None
         self._source: Source | None = None
         agents: list[Agent] = []
@@ -131,7 +143,7 @@ class ClusterProcess:
             agents.extend(build_servers(self.runtime, scenario, range(*setup.servers), self.occupancy))
             schedule_slices(self.runtime, self.occupancy, slice_edges(scenario))
         if setup.dispatcher is not None:
-            self.dispatcher = build_dispatcher(self.runtime, scenario, setup.dispatcher, self.records)
+            self.dispatcher = build_dispatcher(self.runtime, scenario, setup.dispatcher, self.records, self.tasks)
             agents.append(self.dispatcher)
             jobs = build_workload(scenario, setup.replication).for_dispatcher(setup.dispatcher)
             self._source = Source(self.runtime, self.dispatcher, jobs, scenario.horizon)
@@ -302,6 +314,8 @@ class ClusterProcess:
                 counters={
                     "jobs arrived": self.dispatcher.arrived if self.dispatcher else 0,
                     "probes": self.dispatcher.probes if self.dispatcher else 0,
+                    "idle reports": self.dispatcher.idle_reports if self.dispatcher else 0,
+                    "reservations cancelled": self.dispatcher.cancellations if self.dispatcher else 0,
                     **self._balancing(),
                     "messages": sum(connection.messages_sent for connection in self.connections),
                 },
@@ -319,10 +333,11 @@ class ClusterProcess:
         return counters
 
     async def _send_records(self) -> None:
-        columns = self.records.columns()
-        for i in range(0, self.records.count, RECORDS_PER_PIECE):
-            piece = {name: columns[name][i : i + RECORDS_PER_PIECE].tobytes() for name, _, _ in COLUMNS}
-            await self._channel.send(Records(piece))
+        for records in (self.records, self.tasks):
+            columns = records.columns()
+            for i in range(0, records.count, RECORDS_PER_PIECE):
+                piece = {name: column[i : i + RECORDS_PER_PIECE].tobytes() for name, column in columns.items()}
+                await self._channel.send(Records(piece, of_tasks=records is self.tasks))
 
     def _talks_to(self, node: int) -> bool:
         """Whether this process begins a connection with the node process of that number.

@@ -6,7 +6,7 @@ Both are written on the hot path, so they are plain arrays that agents append to
 from __future__ import annotations
 
 from array import array
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import msgspec
 import numpy as np
@@ -51,19 +51,88 @@ COLUMNS: Final = (
     ),
     ("probes", "i", "probes sent for it"),
     ("server", "i", "server of its last task; -1 if it was never placed"),
+    ("tasks", "i", "number of its tasks"),
+    ("work", "d", "service of all its tasks together; NaN unless completed"),
+    (
+        "position",
+        "i",
+        "largest position in a server's queue that one of its tasks came to, 1 being the head; 0 unless completed",
+    ),
+    ("last_task", "i", "which of its tasks was done last, from 0; -1 unless completed"),
+)
+
+#: The columns of a task's record, kept for finished tasks where jobs may have several.
+TASK_COLUMNS: Final = (
+    ("job", "q", "number of the job in the workload"),
+    ("task", "i", "which of the job's tasks, from 0"),
+    ("server", "i", "server that served it"),
+    ("position", "i", "position in the server's queue that it came to (late binding: that its reservation came to)"),
+    ("wait", "d", "waiting time at its servers"),
+    ("service", "d", "service time"),
+    ("end", "d", "when its dispatcher heard that it was done"),
 )
 
 
-class JobRecords:
-    """Records of jobs in preallocated columns; they grow by half when the guess was too small."""
+class Records:
+    """Records in preallocated columns; they grow by half when the guess was too small."""
+
+    COLUMNS: ClassVar[tuple[tuple[str, str, str], ...]]
 
     def __init__(self, capacity: int) -> None:
         self._capacity = max(capacity, 1024)
         self.count = 0
-        for name, typecode, _ in COLUMNS:
+        for name, typecode, _ in self.COLUMNS:
             column = array(typecode)
             column.frombytes(bytes(column.itemsize * self._capacity))
             setattr(self, "_" + name, column)
+
+    def _grow(self) -> None:
+        more = self._capacity // 2
+        for name, _, _ in self.COLUMNS:
+            column = getattr(self, "_" + name)
+            column.frombytes(bytes(column.itemsize * more))
+        self._capacity += more
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Return the records as numpy arrays by column name, each of shape (records,), without copying."""
+        return {
+            name: np.frombuffer(getattr(self, "_" + name), dtype=typecode)[: self.count]
+            for name, typecode, _ in self.COLUMNS
+        }
+
+
+class TaskRecords(Records):
+    """Records of tasks."""
+
+    COLUMNS = TASK_COLUMNS
+
+    _job: array[int]
+    _task: array[int]
+    _server: array[int]
+    _position: array[int]
+    _wait: array[float]
+    _service: array[float]
+    _end: array[float]
+
+    def write(self, job: int, task: int, server: int, position: int, wait: float, service: float, end: float) -> None:
+        """Append one task."""
+        i = self.count
+        if i == self._capacity:
+            self._grow()
+        self._job[i] = job
+        self._task[i] = task
+        self._server[i] = server
+        self._position[i] = position
+        self._wait[i] = wait
+        self._service[i] = service
+        self._end[i] = end
+        self.count = i + 1
+
+
+class JobRecords(Records):
+    """Records of jobs."""
+
+    COLUMNS = COLUMNS
 
     _job: array[int]
     _type: array[int]
@@ -77,6 +146,10 @@ class JobRecords:
     _overhead: array[float]
     _probes: array[int]
     _server: array[int]
+    _tasks: array[int]
+    _work: array[float]
+    _position: array[int]
+    _last_task: array[int]
 
     def write(
         self,
@@ -92,6 +165,10 @@ class JobRecords:
         overhead: float,
         probes: int,
         server: int,
+        tasks: int,
+        work: float,
+        position: int,
+        last_task: int,
     ) -> None:
         """Append one job."""
         i = self.count
@@ -109,21 +186,11 @@ class JobRecords:
         self._overhead[i] = overhead
         self._probes[i] = probes
         self._server[i] = server
+        self._tasks[i] = tasks
+        self._work[i] = work
+        self._position[i] = position
+        self._last_task[i] = last_task
         self.count = i + 1
-
-    def _grow(self) -> None:
-        more = self._capacity // 2
-        for name, _, _ in COLUMNS:
-            column = getattr(self, "_" + name)
-            column.frombytes(bytes(column.itemsize * more))
-        self._capacity += more
-
-    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the records as numpy arrays by column name, each of shape (jobs,), without copying."""
-        return {
-            name: np.frombuffer(getattr(self, "_" + name), dtype=typecode)[: self.count]
-            for name, typecode, _ in COLUMNS
-        }
 
 
 class Occupancy:
@@ -212,5 +279,6 @@ class Measurements(msgspec.Struct, kw_only=True):
     counted: npt.NDArray[np.int64]  # (slices + 1, len(COUNTED)): what balancers had counted at each edge
     processes: list[ProcessReport]  # empty for the twin
     stopped_at: float  # time when arrivals stopped, in time units
+    tasks: dict[str, npt.NDArray[np.generic]] = {}  # see TASK_COLUMNS; empty where a job is one task
     failure: str | None = None  # what went wrong, if the run did not end as planned
     incidents: list[str] = []  # deaths that the run went on after

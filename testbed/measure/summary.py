@@ -35,7 +35,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``messages_per_job`` cover the whole run, all else the window. ``outcomes``: measured jobs by outcome.
     ``queueing_delay_mean`` is the mean of response time minus inherent delay, ``wait_mean`` the mean over jobs of the
     longest waiting time of its tasks, ``overhead_mean`` that of the part of the response time that the last task spent
-    outside its server. ``probes_per_job`` counts dropped jobs' probes too.
+    outside its server. ``relative_queueing_delay`` is the mean queueing delay over the mean inherent delay.
+    ``tasks_per_job`` is the mean number of tasks, ``position_mean`` the mean over jobs of the largest position that one
+    of its tasks came to in a server's queue. Probes of dropped jobs count too; ``nominal_probes_per_task`` is what the
+    policy means to send. ``cancellations_per_task`` counts messages that cancel reservations,
+    ``idle_reports_per_task`` those by which servers report that they are idle; both over the whole run.
     ``overall_probe_rate`` is the number of probes that servers sent to move tasks, per server and time unit,
     ``calibration`` how the rate of their clocks was found. ``prediction`` is what the theory says, as it was given.
     """
@@ -53,6 +57,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     response_quantiles: list[Quantile]
     inherent_mean: float | None
     queueing_delay_mean: float | None
+    relative_queueing_delay: float | None = None
+    tasks_per_job: float | None = None
+    position_mean: float | None = None
+    nominal_probes_per_task: float | None = None
+    cancellations_per_task: float | None = None
+    idle_reports_per_task: float | None = None
     wait_mean: float | None
     overhead_mean: float | None
     dispatch_lag_mean: float | None
@@ -97,13 +107,12 @@ def summarise(
     window: tuple[float, float],
     twin: Measurements | None = None,
     prediction: dict[str, Any] | None = None,
-    tasks_per_job: float = 1.0,
     calibration: Calibration | None = None,
 ) -> Summary:
     """Return the summary of a run of the cluster, beside its twin's if that is given, or of the twin itself.
 
-    ``nominal``: the scenario's own numbers, which the verdict compares with; ``window``: see ``measured_window``;
-    ``tasks_per_job``: mean number of tasks. ``measurements.counters`` must have "jobs arrived" and "messages".
+    ``nominal``: the scenario's own numbers, which the verdict compares with; ``window``: see ``measured_window``.
+    ``measurements.counters`` must have "jobs arrived" and "messages".
     """
     columns: Columns = measurements.columns
     order = np.argsort(columns["arrival"], kind="stable")
@@ -114,7 +123,11 @@ def summarise(
     response = jobs["response"][done]
     interval = response_interval(response, number_over(columns, window))
     accounting = check(columns, measurements.counters["jobs arrived"])
-    probes_per_job = _mean(jobs["probes"])
+    tasks_arrived = int(columns["tasks"].sum())
+    cancelled = measurements.counters.get("reservations cancelled", 0)
+    reports = measurements.counters.get("idle reports", 0)
+    inherent = _mean(jobs["inherent"][done])
+    queueing_delay = _mean(response - jobs["inherent"][done])
     pathwise = None if twin is None else compare(columns, twin.columns, window)
     return Summary(
         variant=variant,
@@ -127,14 +140,20 @@ def summarise(
         outcomes=outcomes,
         response=interval,
         response_quantiles=quantiles(response, interval.effective_samples),
-        inherent_mean=_mean(jobs["inherent"][done]),
-        queueing_delay_mean=_mean(response - jobs["inherent"][done]),
+        inherent_mean=inherent,
+        queueing_delay_mean=queueing_delay,
+        relative_queueing_delay=queueing_delay / inherent if inherent and queueing_delay is not None else None,
+        tasks_per_job=_mean(jobs["tasks"]),
+        position_mean=_mean(jobs["position"][done]),
+        nominal_probes_per_task=nominal.probes_per_task,
+        cancellations_per_task=cancelled / tasks_arrived if tasks_arrived else None,
+        idle_reports_per_task=reports / tasks_arrived if tasks_arrived else None,
         wait_mean=_mean(jobs["wait"][done]),
         overhead_mean=_mean(jobs["overhead"][done]),
         dispatch_lag_mean=_mean(jobs["lag"]),
         queue_length=time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window),
-        probes_per_job=probes_per_job,
-        probes_per_task=None if probes_per_job is None else probes_per_job / tasks_per_job,
+        probes_per_job=_mean(jobs["probes"]),
+        probes_per_task=float(jobs["probes"].sum() / jobs["tasks"].sum()) if len(order) else None,
         messages_per_job=measurements.counters["messages"] / accounting.arrived if accounting.arrived else None,
         overall_probe_rate=overall_probe_rate(measurements, nominal.servers, window),
         calibration=calibration,

@@ -37,20 +37,22 @@ class Nominal:
     """What the scenario asked for.
 
     ``rate``: jobs per time unit of the whole cluster. ``load``: expected service time that arrives per server and time
-    unit, None where it depends on the policy (speeds differ). ``size_scv``: squared coefficient of variation of the
-    service times, may be infinite. ``gap_cdf``: distribution function of the gaps between arrivals of the whole
-    cluster, None unless they are independent with a continuous law. ``arrival_dispersion``: limit of the variance
-    over the mean of the number of arrivals in a long time (the gaps' SCV if they are independent), None if unknown.
+    unit, None where it depends on the policy (speeds differ). ``work_scv``: squared coefficient of variation of the
+    service time of all tasks of a job together, may be infinite. ``probes_per_task``: what the policy means to send.
+    ``gap_cdf``: distribution function of the gaps between arrivals of the whole cluster, None unless they are
+    independent with a continuous law. ``arrival_dispersion``: limit of the variance over the mean of the number of
+    arrivals in a long time (the gaps' SCV if they are independent), None if unknown.
     ``message_delay``: mean delay that the scenario itself adds to each message.
     """
 
     servers: int
     rate: float
     load: float | None
-    size_scv: float
+    work_scv: float
     gap_cdf: Callable[[Array], Array] | None
     arrival_dispersion: float | None
     message_delay: float
+    probes_per_task: float | None = None
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,18 +302,19 @@ def _gaps(jobs: Columns, nominal: Nominal, mean_response: float) -> Check:
 
 
 def _arrived_load(jobs: Columns, nominal: Nominal, window: Window) -> Check:
-    """Arrived work; jobs that did not complete count with the mean service time of those that did."""
+    """Arrived work; tasks of jobs that did not complete count with the mean service time of the others."""
     name = "arrived load"
     if nominal.load is None:
         return _not_tested(name, "service times depend on where the policy sends a job")
     if nominal.arrival_dispersion is None:
         return _not_tested(name, "the sampling error of these arrivals is not known")
-    if not math.isfinite(nominal.size_scv):
+    if not math.isfinite(nominal.work_scv):
         return _not_tested(name, "sizes have infinite variance, so that the sampling error is not known")
     duration = window[1] - window[0]
-    mean_service = float(np.mean(jobs["inherent"][jobs["outcome"] == COMPLETED]))
-    arrived = len(jobs["outcome"]) * mean_service / (nominal.servers * duration)
-    standard_error = math.sqrt((nominal.size_scv + nominal.arrival_dispersion) / (nominal.rate * duration))
+    done = jobs["outcome"] == COMPLETED
+    mean_service = float(jobs["work"][done].sum() / jobs["tasks"][done].sum())
+    arrived = jobs["tasks"].sum() * mean_service / (nominal.servers * duration)
+    standard_error = math.sqrt((nominal.work_scv + nominal.arrival_dispersion) / (nominal.rate * duration))
     limit = nominal.load * (4 * standard_error + LOAD_TOLERANCE)
     return _check(
         name,
@@ -327,8 +330,9 @@ def _arrived_load(jobs: Columns, nominal: Nominal, window: Window) -> Check:
 def _served_load(measurements: Measurements, nominal: Nominal, window: Window) -> Check:
     """Time that servers were busy, against the services in the records that fall into the same time.
 
-    A service ends with the job's completion, so that both edges of the window are accounted for, and dropped jobs
-    appear on neither side. Jobs without a completion leave a service unknown: the allowance is one mean service each.
+    A service ends with the completion of the task (of the job, where that is one task), so that both edges of the
+    window are accounted for, and dropped jobs appear on neither side. Tasks without a completion leave a service
+    unknown: the allowance is one mean service each.
     """
     name = "served load"
     lengths = time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window)
@@ -338,17 +342,22 @@ def _served_load(measurements: Measurements, nominal: Nominal, window: Window) -
     capacity = nominal.servers * (stop - start)
     columns: Columns = measurements.columns
     completed = columns["outcome"] == COMPLETED
-    ends = columns["arrival"][completed] + columns["response"][completed]
-    service = columns["inherent"][completed]
+    unfinished = int(np.count_nonzero(~completed & (columns["outcome"] != DROPPED)))
+    if measurements.tasks:
+        tasks: Columns = measurements.tasks
+        ends, service = tasks["end"], tasks["service"]
+        unfinished = int(columns["tasks"][columns["outcome"] != DROPPED].sum()) - len(ends)
+    else:
+        ends = columns["arrival"][completed] + columns["response"][completed]
+        service = columns["inherent"][completed]
     overlap = np.clip(ends, start, stop) - np.clip(ends - service, start, stop)
     recorded = float(overlap.sum()) / capacity
-    unfinished = int(np.count_nonzero(~completed & (columns["outcome"] != DROPPED)))
     allowance = unfinished * float(service.mean()) / capacity
     limit = SERVED_TOLERANCE * recorded + allowance
     return _check(
         name,
         f"servers busy {lengths.utilisation:.4f}, services recorded {recorded:.4f}",
-        f"within {limit:.4f} (2 % + {allowance:.4f} for {unfinished} unfinished jobs)",
+        f"within {limit:.4f} (2 % + {allowance:.4f} for {unfinished} unfinished tasks)",
         abs(lengths.utilisation - recorded) <= limit,
         f"servers were busy for {lengths.utilisation:.4f} of the time, and the services of the jobs' records fill "
         f"{recorded:.4f} of it",
@@ -360,13 +369,13 @@ def _trend(columns: Columns, nominal: Nominal, window: Window) -> Check:
     edges = np.linspace(*window, BATCHES + 1)
     arrival = columns["arrival"]
     duration = window[1] - window[0]
-    dispersion, scv = nominal.arrival_dispersion, nominal.size_scv
+    dispersion, scv = nominal.arrival_dispersion, nominal.work_scv
     if dispersion is None:
         arrivals = np.histogram(arrival, edges)[0]
         dispersion = float(arrivals.var(ddof=1) / arrivals.mean())
     if not math.isfinite(scv):
-        service = columns["inherent"][columns["outcome"] == COMPLETED]
-        scv = float(service.var() / service.mean() ** 2)
+        work = columns["work"][columns["outcome"] == COMPLETED]
+        scv = float(work.var() / work.mean() ** 2)
     number = number_in_system(arrival, departures(columns), edges)
     found = trend(number, math.sqrt(nominal.rate * duration * (dispersion + scv)))
     return _check(

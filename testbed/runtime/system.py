@@ -5,14 +5,16 @@ Servers have addresses 0..N-1 in the order of the pools, dispatchers N..N+D-1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dispatchers.dispatcher import Dispatcher, Ledger
+from dispatchers.dispatcher import Dispatcher, Ledger, TaskLedger
 from dispatchers.registry import policies
 from servers.balancer import Balancer
+from servers.holding_server import HoldingServer
+from servers.reserving_server import ReservingServer
 from servers.server import Server
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
 from testbed.agent import Environment
@@ -30,17 +32,19 @@ SLICES = 100  # slices of the measured window in which occupancy is kept
 
 def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], meter: Occupancy) -> list[Server]:
     """Return the server agents at the given addresses; ``meter`` keeps how long they spend at each queue length."""
-    reports = policies()[scenario.dispatch.policy].idle_reports
+    policy = policies()[scenario.dispatch.policy]
+    reports = policy.idle_reports
     dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers)
     recovers = scenario.cluster.on_failure == "redispatch"
     wanted = set(servers)
+    kind_of_server = ReservingServer if policy.reserves else HoldingServer if holds(scenario) else Server
     built = []
     address = 0
     for pool in scenario.cluster.pools:
         speeds = [kind.speed.get(pool.name, 1.0) for kind in scenario.workload.types]
         for _ in range(pool.servers):
             if address in wanted:
-                server = Server(
+                server = kind_of_server(
                     env,
                     address,
                     speeds=speeds,
@@ -55,6 +59,16 @@ def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], 
             address += 1
     meter.servers.extend(built)
     return built
+
+
+def has_tasks(scenario: Scenario) -> bool:
+    """Return whether jobs may have several tasks."""
+    return scenario.workload.task_numbers.most > 1
+
+
+def holds(scenario: Scenario) -> bool:
+    """Return whether places must be held: a job of several tasks may meet a full buffer, and is then dropped whole."""
+    return has_tasks(scenario) and any(pool.buffer is not None for pool in scenario.cluster.pools)
 
 
 def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: Occupancy) -> Balancer:
@@ -84,7 +98,7 @@ def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: 
     return balancer
 
 
-def build_dispatcher(env: Environment, scenario: Scenario, index: int, ledger: Ledger) -> Dispatcher:
+def build_dispatcher(env: Environment, scenario: Scenario, index: int, ledger: Ledger, tasks: TaskLedger) -> Dispatcher:
     """Return the dispatcher agent of that index."""
     return Dispatcher(
         env,
@@ -94,6 +108,8 @@ def build_dispatcher(env: Environment, scenario: Scenario, index: int, ledger: L
         policy=policies()[scenario.dispatch.policy],
         parameters=scenario.dispatch.parameters,
         ledger=ledger,
+        tasks=tasks if has_tasks(scenario) else None,
+        holds=holds(scenario),
         recovers=scenario.cluster.on_failure == "redispatch",
         tasks_move=scenario.balance is not None,
     )
@@ -110,6 +126,7 @@ def build_workload(scenario: Scenario, replication: int) -> Workload:
         scenario.seed,
         replication,
         type_names=[kind.name for kind in scenario.workload.types],
+        tasks=scenario.workload.task_numbers,
     )
 
 
@@ -129,6 +146,11 @@ def expected_jobs(scenario: Scenario) -> int:
     """Return about how many jobs arrive in a run, with room to spare; records are preallocated for that many."""
     mean = scenario.rate * scenario.horizon
     return int(mean + 6 * mean**0.5)
+
+
+def expected_tasks(scenario: Scenario) -> int:
+    """Return about how many records of tasks a run makes: none where a job is one task."""
+    return int(expected_jobs(scenario) * scenario.workload.task_numbers.mean) if has_tasks(scenario) else 0
 
 
 def slice_edges(scenario: Scenario) -> list[float]:
@@ -151,15 +173,13 @@ class Source:
         self._arrive = dispatcher.arrive
         self._until = until
         self._jobs = self._unroll(blocks)
-        self._job: tuple[int, float, int, float] | None = None
+        self._job: tuple[int, float, int, Sequence[float]] | None = None
         self.ended = False
 
     @staticmethod
-    def _unroll(blocks: Iterable[Block]) -> Iterator[tuple[int, float, int, float]]:
+    def _unroll(blocks: Iterable[Block]) -> Iterator[tuple[int, float, int, Sequence[float]]]:
         for block in blocks:
-            yield from zip(
-                block.job.tolist(), block.arrival.tolist(), block.kind.tolist(), block.size.tolist(), strict=True
-            )
+            yield from zip(block.job.tolist(), block.arrival.tolist(), block.kind.tolist(), block.sizes(), strict=True)
 
     def start(self) -> None:
         """Schedule the first arrival."""
@@ -180,7 +200,7 @@ class Source:
         job = self._job
         if self.ended or job is None:
             return
-        self._arrive(job[0], job[2], (job[3],))
+        self._arrive(job[0], job[2], job[3])
         self._schedule()
 
 

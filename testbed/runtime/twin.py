@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.measure.records import COUNTED, JobRecords, Measurements, Occupancy
+from testbed.measure.records import COUNTED, JobRecords, Measurements, Occupancy, TaskRecords
 from testbed.runtime.system import (
     Source,
     build_delay,
@@ -15,6 +15,8 @@ from testbed.runtime.system import (
     build_servers,
     build_workload,
     expected_jobs,
+    expected_tasks,
+    has_tasks,
     schedule_slices,
     slice_edges,
 )
@@ -37,8 +39,9 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
     runtime = VirtualRuntime(scenario.seed, replication, build_delay(scenario, replication, "twin"))
     occupancy = Occupancy()
     records = JobRecords(expected_jobs(scenario))
+    tasks = TaskRecords(expected_tasks(scenario))
     workload = build_workload(scenario, replication)
-    dispatchers = [build_dispatcher(runtime, scenario, i, records) for i in range(scenario.cluster.dispatchers)]
+    dispatchers = [build_dispatcher(runtime, scenario, i, records, tasks) for i in range(scenario.cluster.dispatchers)]
     for agent in (*build_servers(runtime, scenario, range(scenario.servers), occupancy), *dispatchers):
         runtime.add(agent)
     schedule_slices(runtime, occupancy, slice_edges(scenario))
@@ -61,11 +64,14 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
     return Measurements(
         source="twin",
         columns=records.columns(),
+        tasks=tasks.columns() if has_tasks(scenario) else {},
         occupancy_edges=edges,
         occupancy=table,
         counters={
             "jobs arrived": sum(dispatcher.arrived for dispatcher in dispatchers),
             "probes": sum(dispatcher.probes for dispatcher in dispatchers),
+            "idle reports": sum(dispatcher.idle_reports for dispatcher in dispatchers),
+            "reservations cancelled": sum(dispatcher.cancellations for dispatcher in dispatchers),
             "messages": runtime.messages,
             **dict(zip(COUNTED, occupancy.counts, strict=True)),
         },

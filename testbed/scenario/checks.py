@@ -82,10 +82,19 @@ def _check_cluster(scenario: Scenario) -> None:
 def _check_policy(scenario: Scenario) -> None:
     from dispatchers.registry import policies
 
+    policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
     try:
-        policies()[scenario.dispatch.policy].check(scenario.dispatch.parameters, scenario.servers)
+        policy.check(parameters, scenario.servers)
+        policy.check_tasks(parameters, scenario.servers, scenario.workload.task_numbers.most)
     except ValueError as error:
         raise ScenarioError(str(error), key="dispatch") from None
+    if policy.reserves:
+        what = "the policy queues reservations and keeps waiting tasks at the dispatcher"
+        if scenario.balance is not None:
+            raise ScenarioError(f"{what}, where there are none to move; leave the table out", key="balance")
+        for index, pool in enumerate(scenario.cluster.pools):
+            if pool.buffer is not None:
+                raise ScenarioError(f"{what}; leave the buffer out", key=f"cluster.pools[{index}].buffer")
 
 
 def _check_balance(scenario: Scenario) -> None:
@@ -163,6 +172,10 @@ def _check_arrivals(scenario: Scenario) -> None:
     if workload.load is None and workload.rate is None and natural_rate is None:
         raise ScenarioError(
             "missing; give workload.load (work per server) or workload.rate (jobs per time unit)", key="workload.load"
+        )
+    if workload.task_numbers.most > 1 and isinstance(arrivals, Trace) and arrivals.recording.size is not None:
+        raise ScenarioError(
+            "the trace has a size for each job, so that a job has one task; leave tasks out", key="workload.tasks"
         )
     mean_size = _computed(lambda: workload.mean_size, "workload.size")
     if not 0 < mean_size < math.inf:

@@ -78,7 +78,9 @@ def _tables(
 
 def _title(tables: list[inspect.StructType]) -> str:
     tags = {table.tag for table in tables}
-    return "Policies" if tables[0].tag_field == "policy" else "Arrivals" if "poisson" in tags else "Distributions"
+    if tables[0].tag_field == "policy":
+        return "Policies"
+    return "Arrivals" if "poisson" in tags else "Numbers of tasks" if "zipf" in tags else "Distributions"
 
 
 def _first_paragraph(struct: inspect.StructType) -> str:
@@ -98,7 +100,7 @@ def _type(info: inspect.Type) -> str:
     if not tagged:
         return words(info)
     title = _title(tagged)
-    link = f"one of the [{title.lower()}](#{title.lower()})"
+    link = f"one of the [{title.lower()}](#{title.lower().replace(' ', '-')})"
     plain = words(info).partition("a table with ")[0]
     return plain + link
 

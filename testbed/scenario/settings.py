@@ -18,6 +18,8 @@ from msgspec import Meta
 
 from testbed.workload.arrivals import ArrivalProcess, Poisson, Trace
 from testbed.workload.distributions import Distribution, Exponential
+from testbed.workload.task_numbers import MOST as MOST_TASKS
+from testbed.workload.task_numbers import FixedNumber, RandomNumbers, TaskNumbers
 
 #: With warmup = "auto" this share of the duration is run ahead of it; MSER-5 then chooses the cut.
 AUTO_WARMUP_SHARE = 0.2
@@ -119,7 +121,7 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     load: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        Meta(description="arrival rate of work per server: rate * mean size / servers"),
+        Meta(description="arrival rate of work per server: rate * mean tasks * mean size / servers"),
     ] = None
     rate: Annotated[
         Annotated[float, Meta(gt=0)] | None, Meta(description="jobs per time unit for the whole cluster")
@@ -128,6 +130,10 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     size: Annotated[Distribution, Meta(description="service requirement of a task, in time units at speed 1")] = (
         Exponential()
     )
+    tasks: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_TASKS)] | RandomNumbers,
+        Meta(description="tasks of a job, or the law of their number; a job is done with its last task"),
+    ] = 1
     types: Annotated[
         list[JobType], Meta(min_length=1, description="the types of jobs; default: one, of speed 1 everywhere")
     ] = msgspec.field(default_factory=lambda: [JobType(name="default", probability=1.0)])
@@ -138,6 +144,16 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         if isinstance(self.arrivals, Trace) and self.arrivals.recording.size is not None:
             return float(self.arrivals.recording.size.mean())
         return self.size.mean
+
+    @property
+    def task_numbers(self) -> TaskNumbers:
+        """The law of the number of tasks of a job."""
+        return FixedNumber(value=self.tasks) if isinstance(self.tasks, int) else self.tasks
+
+    @property
+    def mean_work(self) -> float:
+        """Mean size of all tasks of a job together, in time units."""
+        return self.mean_size * self.task_numbers.mean
 
 
 class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -263,17 +279,17 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         if workload.rate is not None:
             return workload.rate
         if workload.load is not None:
-            return workload.load * self.servers / workload.mean_size
+            return workload.load * self.servers / workload.mean_work
         natural = workload.arrivals.natural_rate
         assert natural is not None, "a valid scenario has a rate"
         return natural
 
     @property
     def load(self) -> float:
-        """Arrival rate of work per server, in time units of service per time unit: rate * mean size / N."""
+        """Arrival rate of work per server, in time units of service per time unit: rate * tasks * mean size / N."""
         if self.workload.load is not None:
             return self.workload.load
-        return self.rate * self.workload.mean_size / self.servers
+        return self.rate * self.workload.mean_work / self.servers
 
     @property
     def horizon(self) -> float:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from testbed.theory.service import ServiceMixture
 from testbed.workload.arrivals import ArrivalProcess, Poisson
 from testbed.workload.distributions import Distribution
+from testbed.workload.task_numbers import TaskNumbers
 
 
 class ScenarioLike(Protocol):
@@ -20,7 +21,7 @@ class ScenarioLike(Protocol):
 
     @property
     def workload(self) -> Any:
-        """``arrivals``, ``size`` and ``types``, each with ``probability``."""
+        """``arrivals``, ``size``, ``task_numbers`` and ``types``, each with ``probability``."""
 
     @property
     def dispatch(self) -> Any:
@@ -72,6 +73,7 @@ class ClusterModel:
     policy: str
     parameters: Any
     balance: Any  # the scenario's [balance], or None
+    tasks: TaskNumbers  # law of the number of tasks of a job
 
     @classmethod
     def of(cls, scenario: ScenarioLike) -> ClusterModel:
@@ -97,6 +99,7 @@ class ClusterModel:
             policy=scenario.dispatch.policy,
             parameters=scenario.dispatch.parameters,
             balance=scenario.balance,
+            tasks=workload.task_numbers,
         )
 
     @property

@@ -72,6 +72,8 @@ def _covered(model: ClusterModel, balance: Any) -> Law:
     weights = getattr(model.parameters, "weights", None)
     if model.policy != "random" or (weights is not None and len(set(weights)) > 1):
         raise NoTheoryError("moving tasks has a theory behind uniformly random routing only")
+    if model.tasks.most > 1:
+        raise NoTheoryError("moving tasks has a theory for jobs of one task only")
     if not model.poisson:
         raise NoTheoryError("moving tasks has a theory for Poisson arrivals only")
     if balance.policy == "hybrid":

@@ -1,7 +1,8 @@
 """From a scenario to what queueing theory predicts for it.
 
 ``POLICIES`` maps a policy's name to its theory: a function of the ClusterModel that returns a Formula, or raises
-NoTheoryError with the reason why the scenario is not covered. A new policy's theory is one more entry.
+NoTheoryError with the reason why the scenario is not covered. A new policy's theory is one more entry. For jobs of
+several tasks all of them go to testbed.theory.jobs_of_tasks, and where tasks move to testbed.theory.moving_tasks.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 from testbed.theory.blind_policies import random_routing, round_robin_routing
 from testbed.theory.cluster_model import ClusterModel, ScenarioLike
+from testbed.theory.jobs_of_tasks import jobs_of_tasks
 from testbed.theory.moving_tasks import moving_tasks
 from testbed.theory.prediction import Formula, NoPrediction, NoTheoryError, Prediction
 from testbed.theory.queue_aware_policies import (
@@ -29,6 +31,11 @@ POLICIES: dict[str, Callable[[ClusterModel], Formula]] = {
     "jsq": join_shortest_queue,
     "least-outstanding": least_outstanding,
     "jiq": join_idle_queue,
+    "batch-filling": jobs_of_tasks,
+    "batch-sampling": jobs_of_tasks,
+    "per-task-power-of-d": jobs_of_tasks,
+    "per-task-power-of-kd": jobs_of_tasks,
+    "late-binding": jobs_of_tasks,
 }
 
 
@@ -36,6 +43,8 @@ def predict(scenario: ScenarioLike) -> Prediction | NoPrediction:
     """Return the predicted response time of a scenario (testbed.scenario.Scenario), or why there is none."""
     model = ClusterModel.of(scenario)
     theory = POLICIES.get(model.policy) if model.balance is None else moving_tasks
+    if theory is not None and theory is not moving_tasks and model.tasks.most > 1:
+        theory = jobs_of_tasks
     if theory is None:
         return NoPrediction(f"no theory is known here for the policy {model.policy!r}")
     stability = stability_bound(scenario)

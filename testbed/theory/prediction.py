@@ -47,8 +47,9 @@ class NoTheoryError(Exception):
 class Formula:
     """A policy's theory applied to a scenario without message delay.
 
-    ``probing`` is the share of jobs that wait for probes before they are placed. ``blind`` says that the policy looks
-    at no queue, so that a constant delay only shifts its response times. ``lower_bound`` is as in Prediction.
+    ``probing`` is how often a job waits for the answers to questions before it is placed, on average. ``blind`` says
+    that the policy looks at no queue, so that a constant delay only shifts its response times. ``lower_bound`` is as in
+    Prediction.
     """
 
     name: str
@@ -78,7 +79,7 @@ class Formula:
             messages = 2 + 2 * self.probing
             mean += messages * delay
             lower_bound = None if lower_bound is None else lower_bound + 2 * delay
-            shifted = model.constant_delay and self.probing in (0, 1)
+            shifted = model.constant_delay and self.probing in (0, 1, 2)
             quantiles = {p: t + messages * delay for p, t in quantiles.items()} if shifted else {}
             notes.append(
                 f"the formula gives {state.mean_response_time:.4g}; {messages:.3g} one-way message delays of {delay:g} "

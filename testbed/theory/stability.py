@@ -13,7 +13,17 @@ from testbed.theory.cluster_model import ClusterModel, ScenarioLike
 #: Policies that place jobs without looking at the servers: each server has a share of the jobs that is fixed.
 _BLIND = ("random", "round-robin")
 #: Policies that are known to keep identical servers stable up to full use.
-_SPREADING = ("power-of-d", "jsq", "least-outstanding", "jiq")
+_SPREADING = (
+    "power-of-d",
+    "jsq",
+    "least-outstanding",
+    "jiq",
+    "batch-filling",
+    "batch-sampling",
+    "per-task-power-of-d",
+    "per-task-power-of-kd",
+    "late-binding",
+)
 
 
 class Stability(msgspec.Struct, frozen=True):
@@ -55,6 +65,10 @@ def stability_bound(scenario: ScenarioLike) -> Stability:
         return Stability(bound, model.load, f"the fixed share of jobs of a server of pool {name} takes all its time")
     first = model.pools[0]
     if all(pool.service.types == first.service.types for pool in model.pools):
+        if model.policy == "late-binding" and model.mean_delay > 0:
+            size = first.service.size.mean
+            bound = size / (size * first.slowness + 2 * model.mean_delay)
+            return Stability(bound, model.load, "each task takes its server two message delays beside its service")
         reason = "identical servers, all busy" if model.policy in _SPREADING else "at most: identical servers, all busy"
         return Stability(1 / first.slowness, model.load, reason)
     return Stability(_capacity(model), model.load, "at most: all servers busy with the job types that suit them best")

@@ -33,7 +33,7 @@ class ScriptedServer(Agent):
     def on_probe(self, probe: Probe) -> None:
         self.bench.probed.setdefault(probe.job, []).append(self.address)
         if self.reply_after is not None:
-            reply = ProbeReply(probe.sender, self.address, probe.job, self.queue_length)
+            reply = ProbeReply(probe.sender, self.address, probe.job, self.queue_length, probe.question)
             if self.reply_after:
                 self.env.call_at(self.env.now + self.reply_after, partial(self.env.send, reply))
             else:

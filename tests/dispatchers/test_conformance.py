@@ -190,7 +190,7 @@ def test_a_correct_policy_passes(policy):
         (LosesAJob, "never places job 5"),
         (PlacesTwice, "places job 0 a second time"),
         (PlacesAnotherJob, "which has ended or is not its dispatcher's"),
-        (ProbesMoreThanItClaims, "sends more probes for job 3 than the 1 that probes_per_job claims"),
+        (ProbesMoreThanItClaims, r"sends more probes for job 3 than the \d that probes_(per_job|for_tasks) claims"),
         (ProbesOnItsOwn, "than the 0 that probes_per_job claims"),
         (ReadsSizes, "reads the sizes of a job"),
         (ReadsTheTypeLater, "reads the kind of a job"),

@@ -21,7 +21,10 @@ class PlacesAllTasks(Policy):
         self.finished = []
 
     def place(self, job):
-        for server in range(self.dispatcher.in_system[job].remaining):
+        self.place_tasks(job, 1)
+
+    def place_tasks(self, job, tasks):
+        for server in range(tasks):
             self.dispatcher.assign(job, server)
 
     def on_done(self, done):

@@ -78,9 +78,9 @@ class WatchedServer(Server):
 
     network: Network
 
-    def _serve(self, task: Any, wait: float, now: float) -> None:
+    def _serve(self, task: Any, wait: float, position: int, now: float) -> None:
         self.network.started[task.job].append(self.address)
-        super()._serve(task, wait, now)
+        super()._serve(task, wait, position, now)
 
     def tasks(self) -> list[int]:
         waiting = [item[2].job for item in self._waiting]

@@ -84,6 +84,7 @@ def test_the_file_of_jobs_speaks_for_itself(tmp_path: Path) -> None:
         "variant",
         "replication",
         *(FILE_NAMES.get(name, name) for name, _, _ in COLUMNS),
+        "queueing_delay",
     ]
     frame = table.to_pydict()
     assert set(frame["variant"]) == {"random", "two choices"}
@@ -91,6 +92,7 @@ def test_the_file_of_jobs_speaks_for_itself(tmp_path: Path) -> None:
     assert set(frame["outcome"]) == {"completed", "dropped"} <= set(OUTCOMES)
     done = [i for i, outcome in enumerate(frame["outcome"]) if outcome == "completed"]
     for i in done:
+        assert frame["queueing_delay"][i] == frame["response_time"][i] - frame["inherent_delay"][i]
         assert frame["response_time"][i] == pytest.approx(frame["waiting_time"][i] + frame["inherent_delay"][i])
 
 

@@ -82,10 +82,10 @@ def test_drops_are_counted_and_have_no_response(run, make_nominal):
         "response": np.where(dropping, math.nan, run.columns["response"]),
     }
     dropped = msgspec.structs.replace(run, columns=columns)
-    found = summarise(dropped, make_nominal(), window=(0.0, 300.0), tasks_per_job=2.0, **SETTINGS)
+    found = summarise(dropped, make_nominal(), window=(0.0, 300.0), **SETTINGS)
     assert found.drop_share == pytest.approx(0.1, abs=0.001)
     assert found.response.mean == pytest.approx(run.columns["response"][~dropping].mean())
-    assert found.probes_per_task == 1.0
+    assert (found.probes_per_task, found.tasks_per_job) == (2.0, 1.0)
 
 
 def test_another_schema_or_other_text_is_refused(summary):

@@ -184,12 +184,12 @@ def test_an_overloaded_cluster_is_suspect_for_its_trend(simulate_run, make_nomin
 
 
 def test_what_cannot_be_tested_says_so(healthy, nominal):
-    blind = replace(nominal, gap_cdf=None, load=None, arrival_dispersion=None, size_scv=math.inf)
+    blind = replace(nominal, gap_cdf=None, load=None, arrival_dispersion=None, work_scv=math.inf)
     found = verdict(healthy, blind)
     assert found.valid
     untested = {check.name: check.explanation for check in found.checks if check.figure == "not tested"}
     assert set(untested) == {"arrivals' goodness of fit", "arrived load"}
-    heavy = verdict(healthy, replace(nominal, size_scv=math.inf))
+    heavy = verdict(healthy, replace(nominal, work_scv=math.inf))
     assert any("infinite variance" in check.explanation for check in heavy.checks)
     unknown = verdict(healthy, replace(nominal, arrival_dispersion=None))
     assert any("sampling error of these arrivals" in check.explanation for check in unknown.checks)

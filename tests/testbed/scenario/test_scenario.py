@@ -238,3 +238,42 @@ def test_reading_a_scenario_does_not_load_the_heavy_libraries() -> None:
         "print(sorted({'scipy', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_load_counts_all_tasks_of_a_job():
+    from testbed.scenario import load
+
+    base = load("quickstart").with_settings({"variants": [], "workload.load": 0.8})
+    for tasks, mean in ((4, 4.0), ({"kind": "table", "values": [1, 5], "shares": [0.5, 0.5]}, 3.0)):
+        several = base.with_settings({"workload.tasks": tasks})
+        assert several.load == 0.8
+        assert several.rate == pytest.approx(base.rate / mean)
+        by_rate = several.with_settings({"workload.rate": 2.0})
+        assert by_rate.load == pytest.approx(2.0 * mean * base.workload.mean_size / base.servers)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "words"),
+    [
+        ({"workload.tasks": 0}, "workload.tasks", "1"),
+        ({"workload.tasks": {"kind": "table", "values": [1], "shares": [0.5]}}, "workload.tasks", "add up to 1"),
+        ({"workload.tasks": 1000}, "dispatch", "distinct servers"),
+        ({"workload.tasks": 2, "dispatch.policy": "late-binding", "cluster.pools.main.buffer": 5}, "buffer", "leave"),
+        (
+            {
+                "workload.tasks": 2,
+                "dispatch.policy": "late-binding",
+                "balance": {"policy": "stealing", "max_probes": 1},
+            },
+            "balance",
+            "none to move",
+        ),
+    ],
+)
+def test_tasks_that_do_not_fit_are_refused_at_their_key(settings, key, words):
+    from testbed.scenario import ScenarioError, load
+
+    base = load("quickstart").with_settings({"variants": [], "dispatch": {"policy": "random"}})
+    with pytest.raises(ScenarioError, match=words) as raised:
+        base.with_settings(settings)
+    assert key in str(raised.value)

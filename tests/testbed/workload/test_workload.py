@@ -115,7 +115,7 @@ def test_dispatchers_split_the_jobs_between_them() -> None:
     until = min(int(part.job[-1]) for part in parts)
     joined = Block.joined(parts)
     order = np.argsort(joined.job)
-    in_order = Block(*(getattr(joined, name)[order] for name in COLUMNS))
+    in_order = Block(*(getattr(joined, name)[order] for name in COLUMNS), tasks=joined.tasks)
     assert same(in_order.take(slice(0, until + 1)), first(jobs.blocks(), until + 1))
 
 

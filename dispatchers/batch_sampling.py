@@ -1,0 +1,80 @@
+"""Batch sampling: probe k d servers for a job of k tasks; one task to each of the k with the shortest queues.
+
+The m = min(N, ceil(k d)) probed servers are a uniform sample without replacement, in random order, which breaks the
+ties uniformly. It needs m >= k, so d of at least 1 and no fewer servers than a job has tasks: a scenario that lacks
+this is refused. With m = k every probed server gets a task whatever its queue, so that none is asked: random routing.
+
+When time is up, the servers that have not replied come after those that have, in the order drawn. With message delay,
+jobs whose probes overlap do not see each other's tasks.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from dispatchers.policy import Timeout
+from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.water_filling import number_of_probes
+
+
+class BatchSamplingParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of batch sampling."""
+
+    d: Annotated[float, msgspec.Meta(ge=1, description="probes per task; k d is rounded up, and at most N")] = 2
+    timeout: Timeout = None
+
+
+class BatchSampling(ProbingPolicy):
+    """One task to each of the k shortest of k d sampled queues."""
+
+    name = "batch-sampling"
+    source = "Ousterhout, Wendell, Zaharia and Stoica 2013 (Sparrow); Ying, Srikant and Kang 2017"
+    Parameters = BatchSamplingParameters
+
+    @classmethod
+    def check_tasks(cls, parameters: Any, servers: int, tasks: int) -> None:
+        """Check that there is a server for each task of a job."""
+        if tasks > servers:
+            raise ValueError(
+                f"batch-sampling puts a job's {tasks} tasks on distinct servers, and there are {servers}; have more "
+                "servers, or use batch-filling"
+            )
+
+    @classmethod
+    def probes_per_job(cls, parameters: Any, servers: int) -> float:
+        """Return d rounded up, at most N; none where that is 1."""
+        return cls.probes_for_tasks(parameters, servers, 1)
+
+    @classmethod
+    def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
+        """Return k d rounded up, at most N; none where that is k."""
+        probes = number_of_probes(tasks, parameters.d, servers)
+        return probes if probes > tasks else 0
+
+    def place(self, job: int) -> None:
+        """Place a single task: the power of d choices."""
+        self.place_tasks(job, 1)
+
+    def place_tasks(self, job: int, tasks: int) -> None:
+        """Sample servers and ask them."""
+        dispatcher = self.dispatcher
+        servers = dispatcher.servers
+        sample = dispatcher.rng.sample(servers, number_of_probes(tasks, self.parameters.d, servers))
+        if len(sample) > tasks:
+            self.ask(job, sample, tasks=tasks)
+        else:
+            for server in sample:
+                dispatcher.assign(job, server)
+
+    def decide(self, question: Question) -> None:
+        """Place a task on each of the shortest queues; the sort keeps the random order of equal ones."""
+        queue_lengths = question.queue_lengths
+        known = sorted(
+            (server for server in question.servers if server in queue_lengths), key=queue_lengths.__getitem__
+        )
+        if len(known) < question.tasks:
+            known += [server for server in question.servers if server not in queue_lengths]
+        for server in known[: question.tasks]:
+            self.dispatcher.assign(question.job, server)

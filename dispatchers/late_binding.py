@@ -1,0 +1,112 @@
+"""Late binding: put k d reservations into queues for a job of k tasks; the first k servers to reach theirs get a task.
+
+The m = min(N, ceil(k d)) servers are a uniform sample without replacement, in random order. A server whose reservation
+reaches the head of its queue asks for a task (``Fetch``) and waits for the answer. When the last task has gone, all
+reservations that are left are cancelled, one message each: those that still wait leave their queues, one whose server
+is just asking is thereby answered. Every reservation gets one answer, a task or a cancellation, so that messages may
+cross. When they take no time, the tasks go to the k sampled servers with the least unfinished work. It needs m >= k: so
+d of at least 1, and no fewer servers than a job has tasks.
+
+A reservation counts as a probe; cancellations are counted apart. While a server asks it does nothing: with a message
+delay l each task costs it 2 l. Waiting tasks are at the dispatcher, so that there are none to steal or share, and no
+buffer to fill. Where reservations die with their servers, new ones are made as far as the job needs them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from dispatchers.policy import Policy
+from dispatchers.water_filling import number_of_probes
+from testbed.protocol import Fetch
+
+
+class LateBindingParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of late binding."""
+
+    d: Annotated[float, msgspec.Meta(ge=1, description="reservations per task; k d is rounded up, and at most N")] = 2
+
+
+class _Reservations:
+    """Of a job: the servers that have one, by its number, and how many tasks are left for them."""
+
+    __slots__ = ("servers", "tasks")
+
+    def __init__(self) -> None:
+        self.servers: dict[int, int] = {}
+        self.tasks = 0
+
+
+class LateBinding(Policy):
+    """A task to each of the first k of k d sampled servers that come to serve it."""
+
+    name = "late-binding"
+    source = "Ousterhout, Wendell, Zaharia and Stoica 2013 (Sparrow)"
+    Parameters = LateBindingParameters
+    reserves = True
+
+    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+        super().__init__(parameters, dispatcher)
+        self._open: dict[int, _Reservations] = {}  # by job
+        self._made = 0
+
+    @classmethod
+    def check_tasks(cls, parameters: Any, servers: int, tasks: int) -> None:
+        """Check that there is a server for each task of a job."""
+        if tasks > servers:
+            raise ValueError(
+                f"late-binding puts a job's {tasks} tasks on distinct servers, and there are {servers}; have more "
+                "servers, or use batch-filling"
+            )
+
+    @classmethod
+    def probes_per_job(cls, parameters: Any, servers: int) -> float:
+        """Return the reservations of a single task."""
+        return cls.probes_for_tasks(parameters, servers, 1)
+
+    @classmethod
+    def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
+        """Return the reservations: k d rounded up, at most N."""
+        return number_of_probes(tasks, parameters.d, servers)
+
+    def place(self, job: int) -> None:
+        """Make reservations for one task."""
+        self.place_tasks(job, 1)
+
+    def place_tasks(self, job: int, tasks: int) -> None:
+        """Make reservations."""
+        dispatcher = self.dispatcher
+        reservations = self._open.setdefault(job, _Reservations())
+        reservations.tasks += tasks
+        servers = dispatcher.servers
+        for server in dispatcher.rng.sample(servers, number_of_probes(tasks, self.parameters.d, servers)):
+            self._reserve(server, job, reservations)
+
+    def _reserve(self, server: int, job: int, reservations: _Reservations) -> None:
+        self._made = number = self._made + 1
+        reservations.servers[number] = self.dispatcher.reserve(server, job, number)
+
+    def on_fetch(self, fetch: Fetch) -> None:
+        """Give the server a task; with the last one, cancel the other reservations."""
+        job = fetch.job
+        reservations = self._open.get(job)
+        if reservations is None or fetch.number not in reservations.servers:
+            return  # it is cancelled; the Cancel is on its way
+        del reservations.servers[fetch.number]
+        reservations.tasks -= 1
+        self.dispatcher.assign(job, fetch.sender)
+        if not reservations.tasks:
+            del self._open[job]
+            for number, server in reservations.servers.items():
+                self.dispatcher.cancel(server, job, number)
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Replace the dead servers' reservations, where a job has fewer left than tasks."""
+        dispatcher = self.dispatcher
+        for job, reservations in self._open.items():
+            kept = {number: at for number, at in reservations.servers.items() if not first <= at <= last}
+            reservations.servers = kept
+            for _ in range(reservations.tasks - len(kept)):
+                self._reserve(dispatcher.rng.integer(dispatcher.servers), job, reservations)
