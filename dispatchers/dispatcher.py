@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import nan
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from dispatchers.holding import Holding
 from dispatchers.policy import Policy
@@ -27,6 +27,9 @@ from testbed.protocol import (
     ProbeReply,
     Reserve,
 )
+
+#: Most jobs never move: their tickets share this.
+NOTHING: Final[Mapping[int, int]] = {}
 
 #: In place of a task's server, once the task is done.
 FINISHED = -1
@@ -93,8 +96,8 @@ class Ticket:
         self.kind = kind
         self.sizes = sizes
         self.at: list[int] = []  # by task that was placed: the server that has it, or FINISHED
-        self.moves: dict[int, int] = {}  # by task that has moved: how often
-        self.again: list[int] = []  # tasks to be placed once more
+        self.moves: Mapping[int, int] = NOTHING  # by task that has moved: how often
+        self.again: Sequence[int] = ()  # tasks to be placed once more
         self.remaining = len(sizes)  # tasks not yet done
         self.probes = 0
         self.inherent = 0.0
@@ -151,7 +154,8 @@ class Dispatcher(Agent):
         self.cancellations = 0
         self._ledger = ledger
         self._tasks = tasks
-        self._policy_on_done = self.policy.on_done
+        overrides = type(self.policy).on_done is not Policy.on_done
+        self._policy_on_done = self.policy.on_done if overrides else None
         self._place = self.policy.place
         if self.policy.reserves:
             self.handlers[Fetch] = self.policy.on_fetch
@@ -181,6 +185,18 @@ class Dispatcher(Agent):
         if ticket is not None:
             ticket.probes += 1
         self.env.send(Probe(server, self.address, job, question))
+
+    def probe_all(self, servers: Sequence[int], job: int, question: int) -> None:
+        """Ask several servers for their queue lengths; see ``probe``."""
+        count = len(servers)
+        self.probes += count
+        ticket = self.in_system.get(job)
+        if ticket is not None:
+            ticket.probes += count
+        send = self.env.send
+        address = self.address
+        for server in servers:
+            send(Probe(server, address, job, question))
 
     def reserve(self, server: int, job: int, number: int) -> int:
         """Put a reservation for one of the job's tasks into a server's queue; return the server that gets it.
@@ -216,7 +232,7 @@ class Dispatcher(Agent):
         ticket = self.in_system.get(moved.job)
         if ticket is None or moved.moves <= ticket.moves.get(moved.task, 0):
             return
-        ticket.moves[moved.task] = moved.moves
+        ticket.moves = {**ticket.moves, moved.task: moved.moves}
         old = ticket.at[moved.task]
         if old not in (moved.server, FINISHED):
             ticket.at[moved.task] = moved.server
@@ -227,6 +243,7 @@ class Dispatcher(Agent):
         if self.recovery is not None:
             # From now on every probe and every assignment is looked at; before the first death none is.
             self.probe = self._probe_if_alive  # type: ignore[method-assign]
+            self.probe_all = self._probe_all_alive  # type: ignore[method-assign]
             self.assign = self._assign_alive  # type: ignore[method-assign]
             self.recovery.on_lost(first, last)
 
@@ -235,12 +252,16 @@ class Dispatcher(Agent):
         if not self.recovery.probe(server, job, question):
             Dispatcher.probe(self, server, job, question)
 
+    def _probe_all_alive(self, servers: Sequence[int], job: int, question: int) -> None:
+        for server in servers:
+            self._probe_if_alive(server, job, question)
+
     def _assign_alive(self, job: int, server: int) -> None:
         assert self.recovery is not None
         chosen = self.recovery.instead_of(server)
         ticket = self.in_system[job]
         if ticket.again:
-            task = ticket.again.pop()
+            *ticket.again, task = ticket.again
             ticket.at[task] = chosen
             moves = ticket.moves.get(task, 0)
             self.env.send(Assign(chosen, self.address, job, task, ticket.kind, ticket.sizes[task], moves))
@@ -257,7 +278,8 @@ class Dispatcher(Agent):
         A policy counts the tasks of a job and does not tell them apart, so that it may just as well place one of
         these for one that it was about to place anyhow.
         """
-        self.in_system[job].again.extend(tasks)
+        ticket = self.in_system[job]
+        ticket.again = [*ticket.again, *tasks]
         if len(tasks) == 1:
             self._place(job)
         else:
@@ -276,7 +298,8 @@ class Dispatcher(Agent):
             ticket.at[done.task] = FINISHED
         if self._tasks is not None:
             self._tasks.write(done.job, done.task, done.sender, done.position, done.wait, done.service, self.env.now)
-        self._policy_on_done(done)
+        if self._policy_on_done is not None:
+            self._policy_on_done(done)
         if done.service > ticket.inherent:
             ticket.inherent = done.service
         if done.wait > ticket.wait:
@@ -291,7 +314,7 @@ class Dispatcher(Agent):
     def on_dropped(self, dropped: Dropped) -> None:
         """Note a task that met a full buffer; its job counts as dropped."""
         ticket = self.in_system[dropped.job]
-        self._policy_on_done(Done(dropped.to, dropped.sender, dropped.job, dropped.task, 0.0, 0.0))
+        self.policy.on_done(Done(dropped.to, dropped.sender, dropped.job, dropped.task, 0.0, 0.0))
         ticket.dropped = True
         ticket.remaining -= 1
         if not ticket.remaining:
@@ -307,7 +330,7 @@ class Dispatcher(Agent):
         """Drop a job of which no task has been sent to a server; ``at`` says where its tasks would have gone."""
         ticket = self.in_system[job]
         for task, server in enumerate(ticket.at):
-            self._policy_on_done(Done(self.address, server, job, task, 0.0, 0.0))
+            self.policy.on_done(Done(self.address, server, job, task, 0.0, 0.0))
         self._end(job, ticket, 1)
 
     def on_idle(self, idle: Idle) -> None:

@@ -63,9 +63,7 @@ class ProbingPolicy(Policy):
         self._open[number] = question = Question(number, job, servers, draw, tasks)
         if self._timeout < inf:
             self._limit(question)
-        probe = self.dispatcher.probe
-        for server in servers:
-            probe(server, job, number)
+        self.dispatcher.probe_all(servers, job, number)
         return question
 
     @abstractmethod

@@ -6,6 +6,7 @@ Both are written on the hot path, so they are plain arrays that agents append to
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import ClassVar, Final, Protocol
 
 import msgspec
@@ -130,9 +131,10 @@ class TaskRecords(Records):
 
 
 class JobRecords(Records):
-    """Records of jobs."""
+    """Records of jobs. ``ended``, if set, is told the outcome, dispatch lag and response time of each."""
 
     COLUMNS = COLUMNS
+    ended: Callable[[int, float, float], object] | None = None
 
     _job: array[int]
     _type: array[int]
@@ -191,6 +193,8 @@ class JobRecords(Records):
         self._position[i] = position
         self._last_task[i] = last_task
         self.count = i + 1
+        if self.ended is not None:
+            self.ended(outcome, lag, response)
 
 
 class Occupancy:

@@ -107,7 +107,7 @@ def dispatch(servers: int, jobs: int) -> None:
         1, 0, time_unit=0.1, addresses=servers + 1, alarm=_Alarm(), lateness_seconds=LogHistogram(1e-6, 10.0)
     )
     records = LiveRecords(jobs, 0.1)
-    dispatcher = build_dispatcher(runtime, settings, 0, records)
+    dispatcher = build_dispatcher(runtime, settings, 0, records, None)
     runtime.add(dispatcher)
     wire = _Wire()
     runtime.link(wire, range(servers))
