@@ -80,20 +80,6 @@ def batch_means(samples: Array, batches: int) -> Array:
     return means
 
 
-def correlation_p_value(series: Array) -> float:
-    """Return the one-sided p-value of von Neumann's test against positive lag-1 autocorrelation.
-
-    The statistic is C = 1 - sum (y_i - y_{i+1})^2 / (2 sum (y_i - mean)^2), under independence approximately normal
-    with mean 0 and variance (k - 2) / (k^2 - 1) (von Neumann 1941; Fishman, Management Science 24, 1978, 510-521).
-    A constant series, or one of fewer than 3 values, gives 1.
-    """
-    k = len(series)
-    if _constant(series):
-        return 1.0
-    c = 1 - float(np.sum(np.diff(series) ** 2)) / (2 * float(np.sum((series - series.mean()) ** 2)))
-    return float(stats.norm.sf(c / math.sqrt((k - 2) / (k * k - 1))))
-
-
 def autocorrelation_time(series: Array) -> float:
     """Return the integrated autocorrelation time of a stationary series, in steps of the series, at least 1.
 
