@@ -20,16 +20,18 @@ from dispatchers.registry import policies
 from testbed.balancing import calibrated
 from testbed.cluster.controller import Controller
 from testbed.live import Silent, Snapshot, Watcher
+from testbed.measure.checks import Nominal
 from testbed.measure.probes import Calibration
 from testbed.measure.records import Measurements
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary, measured_window, summarise
-from testbed.measure.verdict import Nominal
 from testbed.run_folder import RunFolder
 from testbed.runtime.system import expected_jobs, expected_tasks
 from testbed.runtime.twin import simulate
 from testbed.scenario import load, variants
-from testbed.theory.predict import NoPrediction, Prediction, predict
+from testbed.theory.cluster_model import ClusterModel
+from testbed.theory.predict import NoPrediction, Prediction, predict, stability_bound
+from testbed.theory.relaxation import relaxation_time
 from testbed.workload.arrivals import Trace
 
 if TYPE_CHECKING:
@@ -141,6 +143,7 @@ def nominal(scenario: Scenario) -> Nominal:
     size_mean, size_second = workload.mean_size, workload.size.second_moment
     if isinstance(workload.arrivals, Trace) and workload.arrivals.recording.size is not None:
         size_second = float(np.mean(workload.arrivals.recording.size**2))
+    dispersion = gaps.scv if gaps is not None else None
     # The types' speeds are those of all tasks of a job together: work = slowness * (sum of K sizes).
     numbers = workload.task_numbers
     mean = sum(p * s for p, s in slowness) * workload.mean_work
@@ -158,8 +161,10 @@ def nominal(scenario: Scenario) -> Nominal:
         work_scv=second / mean**2 - 1.0,
         probes_per_task=float(probes / numbers.mean),
         gap_cdf=gaps.cdf if gaps is not None and gaps.continuous else None,
-        arrival_dispersion=gaps.scv if gaps is not None else None,
+        arrival_dispersion=dispersion,
         message_delay=delay if isinstance(delay, (int, float)) else delay.mean,
+        stable=stability_bound(scenario).stable,
+        relaxation_time=relaxation_time(ClusterModel.of(scenario), size_mean, size_second, dispersion),
     )
 
 

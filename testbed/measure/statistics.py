@@ -80,20 +80,6 @@ def batch_means(samples: Array, batches: int) -> Array:
     return means
 
 
-def correlation_p_value(series: Array) -> float:
-    """Return the one-sided p-value of von Neumann's test against positive lag-1 autocorrelation.
-
-    The statistic is C = 1 - sum (y_i - y_{i+1})^2 / (2 sum (y_i - mean)^2), under independence approximately normal
-    with mean 0 and variance (k - 2) / (k^2 - 1) (von Neumann 1941; Fishman, Management Science 24, 1978, 510-521).
-    A constant series, or one of fewer than 3 values, gives 1.
-    """
-    k = len(series)
-    if _constant(series):
-        return 1.0
-    c = 1 - float(np.sum(np.diff(series) ** 2)) / (2 * float(np.sum((series - series.mean()) ** 2)))
-    return float(stats.norm.sf(c / math.sqrt((k - 2) / (k * k - 1))))
-
-
 def autocorrelation_time(series: Array) -> float:
     """Return the integrated autocorrelation time of a stationary series, in steps of the series, at least 1.
 
@@ -121,7 +107,9 @@ def autocorrelation_time(series: Array) -> float:
     return max(1.0, time)
 
 
-def mean_interval(samples: npt.ArrayLike, number: Array, weight: float, confidence: float = 0.95) -> Interval:
+def mean_interval(
+    samples: npt.ArrayLike, number: Array, weight: float, confidence: float = 0.95, least_time: float = 1.0
+) -> Interval:
     """Return the mean of samples taken job by job, with an interval that knows of the system's slow fluctuations.
 
     The half-width is the larger of two:
@@ -132,7 +120,9 @@ def mean_interval(samples: npt.ArrayLike, number: Array, weight: float, confiden
 
     ``samples``: in the order of time, shape (n,); NaN is left out. ``number``: shape (slices,), averages over
     successive equal slices of the samples' window of a series that fluctuates as they do; ``weight``: what the
-    samples' mean gains when that of ``number`` does by one. Without samples the mean is None, with one the half-width.
+    samples' mean gains when that of ``number`` does by one; ``least_time``: an autocorrelation time in slices that is
+    known to be no longer than that of ``number``, for windows too short to show it. Without samples the mean is None,
+    with one the half-width.
 
     It is ``reliable`` with 30 effective samples. Simulated random, round-robin and power-of-2 routing to 20 and 40
     servers had 95 % intervals that held the exact mean in 91 to 98 % of the runs with so many at the median, in 84 %
@@ -145,7 +135,7 @@ def mean_interval(samples: npt.ArrayLike, number: Array, weight: float, confiden
     mean = float(series.mean()) if n else None
     if n < 2:
         return Interval(mean=mean, half_width=None, confidence=confidence, effective_samples=n, reliable=False)
-    time = autocorrelation_time(number)
+    time = max(autocorrelation_time(number), least_time)
     effective = min(float(n), len(number) / time)
     freedom = max(effective - 1, 3)
     slow = _student(confidence, freedom) * weight * math.sqrt(float(number.var()) * time / len(number))

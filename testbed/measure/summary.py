@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.measure.accounting import Accounting, check
+from testbed.measure.checks import Nominal
 from testbed.measure.pathwise import Columns, Pathwise, compare
 from testbed.measure.probes import Calibration, overall_probe_rate
 from testbed.measure.records import COMPLETED, OUTCOMES, Measurements, ProcessReport
@@ -23,7 +24,7 @@ from testbed.measure.statistics import (
     response_interval,
     time_average_queue_length,
 )
-from testbed.measure.verdict import Nominal, Verdict, judge
+from testbed.measure.verdict import Verdict, judge
 
 SCHEMA: Final = 1
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from testbed.measure.accounting import Accounting
 from testbed.measure.arrivals import gap_test
+from testbed.measure.checks import Check, Columns, Nominal, Window, checked, not_tested, percent
 from testbed.measure.pathwise import Pathwise
 from testbed.measure.records import COMPLETED, DROPPED, Measurements, ProcessReport
-from testbed.measure.statistics import departures, number_in_system, time_average_queue_length
-from testbed.measure.trend import BATCHES, trend
-
-Array = npt.NDArray[np.float64]
-Columns = Mapping[str, npt.NDArray[Any]]
-Window = tuple[float, float]
+from testbed.measure.stationarity import below_bound, run_length, steady
+from testbed.measure.statistics import time_average_queue_length
 
 LATENESS_LIMIT: Final = 0.02  # of the mean response time
 OVERHEAD_LIMIT: Final = 0.05  # of the mean response time
@@ -30,41 +25,6 @@ UNFINISHED_LIMIT: Final = 0.005  # of the jobs of the window
 GAP_TOLERANCE: Final = 0.01  # of the mean response time
 LOAD_TOLERANCE: Final = 0.005  # of the nominal load, beside four standard errors
 SERVED_TOLERANCE: Final = 0.02  # of the served load
-
-
-@dataclass(frozen=True, kw_only=True)
-class Nominal:
-    """What the scenario asked for.
-
-    ``rate``: jobs per time unit of the whole cluster. ``load``: expected service time that arrives per server and time
-    unit, None where it depends on the policy (speeds differ). ``work_scv``: squared coefficient of variation of the
-    service time of all tasks of a job together, may be infinite. ``probes_per_task``: what the policy means to send.
-    ``gap_cdf``: distribution function of the gaps between arrivals of the whole cluster, None unless they are
-    independent with a continuous law. ``arrival_dispersion``: limit of the variance over the mean of the number of
-    arrivals in a long time (the gaps' SCV if they are independent), None if unknown.
-    ``message_delay``: mean delay that the scenario itself adds to each message.
-    """
-
-    servers: int
-    rate: float
-    load: float | None
-    work_scv: float
-    gap_cdf: Callable[[Array], Array] | None
-    arrival_dispersion: float | None
-    message_delay: float
-    probes_per_task: float | None = None
-
-
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One check: its figure, the limit it was held to, and a sentence that says what was found, and if it failed, what
-    would help.
-    """
-
-    name: str
-    figure: str
-    limit: str
-    passed: bool
-    explanation: str
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,16 +58,22 @@ def judge(
     jobs = {name: column[measured] for name, column in columns.items()}
     done = jobs["outcome"] == COMPLETED
     mean_response = float(np.mean(jobs["response"][done])) if np.any(done) else math.nan
-    checks = [_ended(measurements), _accounted(accounting), _finished(jobs)]
+    reached = min(window[1], measurements.stopped_at)
+    checks = [_ended(measurements), _accounted(accounting), below_bound(nominal), run_length(nominal, reached)]
+    if len(jobs["outcome"]) or not _broken(measurements):
+        checks.append(_finished(jobs))
     if measurements.processes:
-        checks.append(_dispatch_lag(jobs, mean_response))
-        checks.append(_overhead(jobs, mean_response, nominal, pathwise))
-        checks.extend(_processes(measurements.processes, mean_response * time_unit_seconds))
+        # Lateness has no measure where no job was completed.
+        if np.any(done):
+            checks.append(_dispatch_lag(jobs, mean_response))
+            checks.append(_overhead(jobs, mean_response, nominal, pathwise))
+            checks.append(_timers(measurements.processes, mean_response * time_unit_seconds))
+        checks.extend(_processes(measurements.processes))
     if np.any(done):
         checks.append(_gaps(jobs, nominal, mean_response))
         checks.append(_arrived_load(jobs, nominal, window))
         checks.append(_served_load(measurements, nominal, window))
-        checks.append(_trend(columns, nominal, window))
+        checks.append(steady(columns, nominal, window))
     return with_emulation_error(Verdict(valid=all(check.passed for check in checks), checks=checks), pathwise)
 
 
@@ -120,26 +86,15 @@ def with_emulation_error(verdict: Verdict, pathwise: Pathwise | None) -> Verdict
     return Verdict(valid=all(check.passed for check in checks), checks=checks)
 
 
-def percent(share: float) -> str:
-    """Write a share as a percentage of two digits or more, "0.43 %"; NaN is "unknown"."""
-    if math.isnan(share):
-        return "unknown"
-    return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
-
-
-def _check(name: str, figure: str, limit: str, passed: bool, finding: str, remedy: str) -> Check:
-    explanation = finding if passed else f"{finding}: {remedy}"
-    return Check(name=name, figure=figure, limit=limit, passed=bool(passed), explanation=explanation)
-
-
-def _not_tested(name: str, why: str) -> Check:
-    return Check(name=name, figure="not tested", limit="", passed=True, explanation=f"not tested: {why}")
+def _broken(measurements: Measurements) -> bool:
+    """Whether a process died, or something else went wrong."""
+    return bool(measurements.failure or measurements.incidents)
 
 
 def _ended(measurements: Measurements) -> Check:
     failure = measurements.failure
     if not failure and measurements.incidents:
-        return _check(
+        return checked(
             "run ended as planned",
             f"{len(measurements.incidents)} processes died",
             "yes",
@@ -147,7 +102,7 @@ def _ended(measurements: Measurements) -> Check:
             "; ".join(measurements.incidents),
             "what is shown is not of the cluster that the scenario describes, but every job is accounted for",
         )
-    return _check(
+    return checked(
         "run ended as planned",
         "no" if failure else "yes",
         "yes",
@@ -158,7 +113,7 @@ def _ended(measurements: Measurements) -> Check:
 
 
 def _accounted(accounting: Accounting) -> Check:
-    return _check(
+    return checked(
         "jobs accounted for",
         f"{accounting.arrived} arrived",
         "arrived = completed + dropped + lost + in system",
@@ -174,9 +129,9 @@ def _finished(jobs: Columns) -> Check:
     limit = percent(UNFINISHED_LIMIT)
     if not np.any(jobs["outcome"] == COMPLETED):
         finding = f"none of {count} jobs that arrived in the measured window was completed"
-        return _check(name, "all", limit, False, finding, "use a longer duration, or a lower load")
+        return checked(name, "all", limit, False, finding, "use a longer duration, or a lower load")
     unfinished = int(np.count_nonzero((jobs["outcome"] != COMPLETED) & (jobs["outcome"] != DROPPED)))
-    return _check(
+    return checked(
         name,
         percent(unfinished / count),
         limit,
@@ -187,8 +142,8 @@ def _finished(jobs: Columns) -> Check:
 
 
 def _dispatch_lag(jobs: Columns, mean_response: float) -> Check:
-    share = float(np.mean(jobs["lag"])) / mean_response if len(jobs["lag"]) else math.nan
-    return _check(
+    share = float(np.mean(jobs["lag"])) / mean_response
+    return checked(
         "dispatch lag",
         percent(share),
         percent(LATENESS_LIMIT),
@@ -210,10 +165,10 @@ def _overhead(jobs: Columns, mean_response: float, nominal: Nominal, pathwise: P
     elif nominal.message_delay == 0:
         meant = 0.0
     else:
-        return _not_tested(name, "the scenario delays messages; how much of the overhead that is the twin would tell")
+        return not_tested(name, "the scenario delays messages; how much of the overhead that is the twin would tell")
     done = jobs["outcome"] == COMPLETED
-    share = (float(np.mean(jobs["overhead"][done])) - meant) / mean_response if np.any(done) else math.nan
-    return _check(
+    share = (float(np.mean(jobs["overhead"][done])) - meant) / mean_response
+    return checked(
         name,
         percent(share),
         percent(OVERHEAD_LIMIT),
@@ -226,7 +181,7 @@ def _overhead(jobs: Columns, mean_response: float, nominal: Nominal, pathwise: P
 def _emulation_error(pathwise: Pathwise, mean: float) -> Check:
     half_width = pathwise.interval.half_width or 0.0
     limit = max(EMULATION_LIMIT, half_width)
-    return _check(
+    return checked(
         "emulation error",
         f"{percent(mean)} ± {percent(half_width)}",
         f"{percent(limit)} (5 %, or what chance explains)",
@@ -236,12 +191,12 @@ def _emulation_error(pathwise: Pathwise, mean: float) -> Check:
     )
 
 
-def _processes(processes: list[ProcessReport], mean_response_seconds: float) -> Iterator[Check]:
+def _timers(processes: list[ProcessReport], mean_response_seconds: float) -> Check:
     def lateness(process: ProcessReport) -> float:
         return process.lateness_mean / mean_response_seconds if process.timers else 0.0
 
     latest = max(processes, key=lateness)
-    yield _check(
+    return checked(
         "timer lateness",
         f"{percent(lateness(latest))} ({latest.name})",
         percent(LATENESS_LIMIT),
@@ -250,11 +205,13 @@ def _processes(processes: list[ProcessReport], mean_response_seconds: float) -> 
         "use a longer time_unit or fewer servers",
     )
 
+
+def _processes(processes: list[ProcessReport]) -> Iterator[Check]:
     def cpu(process: ProcessReport) -> float:
         return process.cpu_seconds / process.seconds if process.seconds > 0 else 0.0
 
     busiest = max(processes, key=cpu)
-    yield _check(
+    yield checked(
         "CPU share",
         f"{percent(cpu(busiest))} ({busiest.name})",
         percent(CPU_LIMIT),
@@ -263,7 +220,7 @@ def _processes(processes: list[ProcessReport], mean_response_seconds: float) -> 
         "use a longer time_unit, fewer servers, or more nodes and dispatchers on a machine with more cores",
     )
     rejected = sum(process.rejected_frames for process in processes)
-    yield _check(
+    yield checked(
         "rejected frames",
         str(rejected),
         "0",
@@ -272,7 +229,7 @@ def _processes(processes: list[ProcessReport], mean_response_seconds: float) -> 
         "look for another program that connects to the cluster's sockets",
     )
     inexact = [process.name for process in processes if not process.exact_timers]
-    yield _check(
+    yield checked(
         "exact timers",
         "no" if inexact else "yes",
         "yes",
@@ -285,9 +242,9 @@ def _processes(processes: list[ProcessReport], mean_response_seconds: float) -> 
 def _gaps(jobs: Columns, nominal: Nominal, mean_response: float) -> Check:
     name = "arrivals' goodness of fit"
     if nominal.gap_cdf is None:
-        return _not_tested(name, "the gaps between arrivals are not independent with a continuous law")
+        return not_tested(name, "the gaps between arrivals are not independent with a continuous law")
     test = gap_test(jobs["arrival"], jobs["lag"], nominal.gap_cdf, GAP_TOLERANCE * mean_response)
-    return _check(
+    return checked(
         name,
         f"distance {test.intended:.3f} as intended, {test.actual:.3f} as handled",
         f"{test.critical:.3f} (Kolmogorov-Smirnov, {test.gaps} gaps, level 1e-5; as handled: but for shifts of "
@@ -305,18 +262,18 @@ def _arrived_load(jobs: Columns, nominal: Nominal, window: Window) -> Check:
     """Arrived work; tasks of jobs that did not complete count with the mean service time of the others."""
     name = "arrived load"
     if nominal.load is None:
-        return _not_tested(name, "service times depend on where the policy sends a job")
+        return not_tested(name, "service times depend on where the policy sends a job")
     if nominal.arrival_dispersion is None:
-        return _not_tested(name, "the sampling error of these arrivals is not known")
+        return not_tested(name, "the sampling error of these arrivals is not known")
     if not math.isfinite(nominal.work_scv):
-        return _not_tested(name, "sizes have infinite variance, so that the sampling error is not known")
+        return not_tested(name, "sizes have infinite variance, so that the sampling error is not known")
     duration = window[1] - window[0]
     done = jobs["outcome"] == COMPLETED
     mean_service = float(jobs["work"][done].sum() / jobs["tasks"][done].sum())
     arrived = jobs["tasks"].sum() * mean_service / (nominal.servers * duration)
     standard_error = math.sqrt((nominal.work_scv + nominal.arrival_dispersion) / (nominal.rate * duration))
     limit = nominal.load * (4 * standard_error + LOAD_TOLERANCE)
-    return _check(
+    return checked(
         name,
         f"{arrived:.4f} (nominal {nominal.load:.4f})",
         f"within {limit:.4f} (4 standard errors + 0.5 %)",
@@ -331,59 +288,44 @@ def _served_load(measurements: Measurements, nominal: Nominal, window: Window) -
     """Time that servers were busy, against the services in the records that fall into the same time.
 
     A service ends with the completion of the task (of the job, where that is one task), so that both edges of the
-    window are accounted for, and dropped jobs appear on neither side. Tasks without a completion leave a service
-    unknown: the allowance is one mean service each.
+    window are accounted for, and dropped jobs appear on neither side. A task without a completion may have been in
+    service since its job came, or never: servers may be busier than the records by as much, but not by more than there
+    is time.
     """
     name = "served load"
+    if _broken(measurements):
+        return not_tested(name, "the busy time of the servers' processes that died is not known")
     lengths = time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window)
     if lengths.utilisation is None:
-        return _not_tested(name, "the servers' busy time was not recorded")
+        return not_tested(name, "the servers' busy time was not recorded")
     start, stop = lengths.edges[0], lengths.edges[-1]
     capacity = nominal.servers * (stop - start)
     columns: Columns = measurements.columns
-    completed = columns["outcome"] == COMPLETED
-    unfinished = int(np.count_nonzero(~completed & (columns["outcome"] != DROPPED)))
+    arrival, outcome = columns["arrival"], columns["outcome"]
+    completed = outcome == COMPLETED
     if measurements.tasks:
         tasks: Columns = measurements.tasks
         ends, service = tasks["end"], tasks["service"]
-        unfinished = int(columns["tasks"][columns["outcome"] != DROPPED].sum()) - len(ends)
+        finished = np.sort(tasks["job"])
+        done = np.searchsorted(finished, columns["job"], "right") - np.searchsorted(finished, columns["job"], "left")
+        missing = columns["tasks"] - done
     else:
-        ends = columns["arrival"][completed] + columns["response"][completed]
+        ends = arrival[completed] + columns["response"][completed]
         service = columns["inherent"][completed]
+        missing = np.where(completed, 0, columns["tasks"])
     overlap = np.clip(ends, start, stop) - np.clip(ends - service, start, stop)
     recorded = float(overlap.sum()) / capacity
-    allowance = unfinished * float(service.mean()) / capacity
-    limit = SERVED_TOLERANCE * recorded + allowance
-    return _check(
+    missing = np.where((outcome != DROPPED) & (arrival < stop), missing, 0)
+    unrecorded = min(1.0, float(np.sum(missing * (stop - np.maximum(arrival, start)))) / capacity)
+    tolerance = SERVED_TOLERANCE * recorded
+    more = lengths.utilisation - recorded
+    return checked(
         name,
         f"servers busy {lengths.utilisation:.4f}, services recorded {recorded:.4f}",
-        f"within {limit:.4f} (2 % + {allowance:.4f} for {unfinished} unfinished tasks)",
-        abs(lengths.utilisation - recorded) <= limit,
+        f"{-tolerance:.4f} to {tolerance + unrecorded:+.4f} (2 %, and {unrecorded:.4f} for {int(missing.sum())} "
+        "unfinished tasks)",
+        -tolerance <= more <= tolerance + unrecorded,
         f"servers were busy for {lengths.utilisation:.4f} of the time, and the services of the jobs' records fill "
         f"{recorded:.4f} of it",
         "servers lose or gain time between tasks; use a longer time_unit, or report it if timers were on time",
-    )
-
-
-def _trend(columns: Columns, nominal: Nominal, window: Window) -> Check:
-    edges = np.linspace(*window, BATCHES + 1)
-    arrival = columns["arrival"]
-    duration = window[1] - window[0]
-    dispersion, scv = nominal.arrival_dispersion, nominal.work_scv
-    if dispersion is None:
-        arrivals = np.histogram(arrival, edges)[0]
-        dispersion = float(arrivals.var(ddof=1) / arrivals.mean())
-    if not math.isfinite(scv):
-        work = columns["work"][columns["outcome"] == COMPLETED]
-        scv = float(work.var() / work.mean() ** 2)
-    number = number_in_system(arrival, departures(columns), edges)
-    found = trend(number, math.sqrt(nominal.rate * duration * (dispersion + scv)))
-    return _check(
-        "trend of the number in system",
-        f"{found.growth:+.1f} over the window, mean {found.mean:.1f}",
-        f"{found.significant:.1f}",
-        not found.growing,
-        f"the number of jobs in the system went by {found.growth:+.1f} over the measured window, its mean is "
-        f"{found.mean:.1f}",
-        "the cluster is unstable at this load, or the warm-up is too short",
     )

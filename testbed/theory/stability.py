@@ -45,14 +45,15 @@ class Stability(msgspec.Struct, frozen=True):
 def stability_bound(scenario: ScenarioLike) -> Stability:
     """Return the largest load for which the scenario's policy is stable.
 
-    A blind policy gives each server a fixed share of the jobs: the server with the most work for its speed decides. The
-    others carry what identical servers can; for servers of different speeds the bound is the capacity of the whole
-    cluster, which a policy may fail to use. Job types count with the shares that the scenario gives them.
+    A blind policy gives each server a fixed share of the jobs: the server with the most work for its speed decides,
+    unless servers move waiting tasks to others. The others carry what identical servers can; for servers of different
+    speeds the bound is the capacity of the whole cluster, which a policy may fail to use. Job types count with the
+    shares that the scenario gives them.
     """
     model = ClusterModel.of(scenario)
     if model.buffers and len(model.buffers) == len(model.pools):
         return Stability(math.inf, model.load, "all buffers are finite: jobs are dropped, queues can't grow")
-    if model.policy in _BLIND:
+    if model.policy in _BLIND and model.balance is None:
         # A pool with buffers can't overflow; its share does not limit the others.
         limits = [
             (1 / (model.servers * share * pool.slowness), pool.name)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.measure.checks import Nominal
 from testbed.measure.records import COMPLETED, Measurements, Occupancy, ProcessReport
-from testbed.measure.verdict import Nominal
 
 
 class FakeServer:
@@ -114,6 +114,8 @@ def nominal_of(servers: int = 20, load: float = 0.7, **changes: Any) -> Nominal:
         "gap_cdf": lambda x: -np.expm1(-rate * x),
         "arrival_dispersion": 1.0,
         "message_delay": 0.0,
+        "stable": True,
+        "relaxation_time": 20.0,
     }
     return Nominal(**(settings | changes))
 

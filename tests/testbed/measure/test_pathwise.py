@@ -68,6 +68,20 @@ def test_the_interval_knows_of_the_slow_drift_apart_of_two_histories():
     assert np.mean(widths) == pytest.approx(1.96 * math.sqrt(1 / 20), rel=0.25)
 
 
+def test_the_interval_knows_that_the_difference_lasts_for_as_long_as_the_queues_remember():
+    # The twin's number in system has long waves, which the difference, white noise here, doesn't show.
+    rng = np.random.default_rng(6)
+    n, steps = 20_000, 4000
+    arrival = np.sort(rng.random(n)) * steps
+    noise = rng.standard_normal(n)
+    widths = []
+    for wave in (0.0, 0.8):
+        twin = records(np.arange(n), arrival, 4.0 * (1 + wave * np.sin(arrival * (2 * math.pi / 1000))))
+        found = compare(records(np.arange(n), arrival, twin["response"] + noise), twin, (0, steps))
+        widths.append(found.interval.half_width)
+    assert widths[1] > 1.5 * widths[0]
+
+
 def test_the_interval_of_the_paired_difference_ignores_the_noise_that_both_share():
     # Response times with scv 1, and an error of 0.02 +- 0.05 on top: the interval is that of the error alone.
     rng = np.random.default_rng(3)

@@ -9,7 +9,6 @@ from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
 from testbed.measure.statistics import (
     SLICES,
     autocorrelation_time,
-    correlation_p_value,
     departures,
     mean_interval,
     mser5,
@@ -157,14 +156,6 @@ def test_the_number_over_a_window_counts_jobs_that_came_before_and_those_that_st
     found = number_over(columns, (0.0, 4.0)).reshape(4, -1)
     assert found == pytest.approx(np.array([1.0, 2.0, 2.0, 2.0])[:, None] * np.ones(SLICES // 4))
     assert not number_over(columns, (4.0, 4.0)).any()
-
-
-def test_von_neumann_p_values_are_uniform_for_white_noise():
-    # Kolmogorov-Smirnov at 1e-5 on 500 series; the normal approximation at 40 batches is far closer than that.
-    rng = np.random.default_rng(23)
-    p_values = [correlation_p_value(rng.standard_normal(40)) for _ in range(500)]
-    assert stats.kstest(p_values, "uniform").pvalue > 1e-5
-    assert correlation_p_value(autoregressive(rng, 100, 0.9)) < 1e-5
 
 
 def test_replications_give_students_interval():

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from testbed.measure.accounting import check
+from testbed.measure.checks import percent
 from testbed.measure.pathwise import compare
-from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM
-from testbed.measure.verdict import judge, percent, with_emulation_error
+from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
+from testbed.measure.verdict import judge, with_emulation_error
 
 WINDOW = (50.0, 300.0)
 
@@ -44,7 +45,7 @@ def with_process(run, process):
 def test_a_healthy_run_is_valid_and_every_check_was_made(healthy, nominal):
     found = verdict(healthy, nominal)
     assert failed(found) == []
-    assert len(found.checks) == 13
+    assert len(found.checks) == 15
     assert "not tested" not in {check.figure for check in found.checks}
 
 
@@ -55,7 +56,7 @@ def test_the_twin_is_not_asked_about_processes(healthy, nominal):
     assert {check.name for check in found.checks}.isdisjoint(
         {"dispatch lag", "overhead", "timer lateness", "CPU share", "rejected frames", "exact timers"}
     )
-    assert len(found.checks) == 7
+    assert len(found.checks) == 9
 
 
 def test_time_spent_in_messages_is_suspect_unless_the_scenario_asks_for_it(healthy, nominal):
@@ -176,11 +177,110 @@ def test_servers_that_are_busy_longer_than_their_tasks_are_suspect(simulate_run,
     assert "lose or gain time between tasks" in found.reasons[0]
 
 
-def test_an_overloaded_cluster_is_suspect_for_its_trend(simulate_run, make_nominal):
+def test_unfinished_jobs_may_have_been_served_for_as_long_as_they_were_there(healthy, nominal):
+    # Every third job of the second half has no completion on record: a sixth of the busy time is not in the records.
+    outcome = healthy.columns["outcome"].copy()
+    outcome[len(outcome) // 2 :: 3] = IN_SYSTEM
+    outcome[len(outcome) // 2 + 1 :: 50] = LOST
+    assert "served load" not in failed(verdict(with_column(healthy, "outcome", outcome), nominal))
+
+
+def test_unfinished_jobs_explain_no_more_than_the_time_since_they_came(healthy, nominal):
+    # Four of 3500 jobs are unfinished, of which three came at the end; records lack a tenth of the services.
+    outcome = healthy.columns["outcome"].copy()
+    outcome[np.searchsorted(healthy.columns["arrival"], [280.0, 295.0, 296.0, 297.0])] = IN_SYSTEM
+    shorter = with_column(with_column(healthy, "outcome", outcome), "inherent", 0.9 * healthy.columns["inherent"])
+    assert "served load" in failed(verdict(shorter, nominal))
+
+
+def test_unfinished_jobs_do_not_explain_servers_less_busy_than_the_records(healthy, nominal):
+    outcome = healthy.columns["outcome"].copy()
+    outcome[-40:] = IN_SYSTEM
+    outcome[np.searchsorted(healthy.columns["arrival"], np.arange(50, 90))] = LOST  # over 0.2 of the window's time
+    longer = with_column(with_column(healthy, "outcome", outcome), "inherent", 1.1 * healthy.columns["inherent"])
+    assert "served load" in failed(verdict(longer, nominal))
+
+
+def served_load(found):
+    return next(check for check in found.checks if check.name == "served load")
+
+
+def test_services_are_counted_by_task_where_tasks_are_on_record(healthy, nominal):
+    # Each job has two tasks, one after the other at the same server, each with half of the service.
+    job, half = healthy.columns["job"], healthy.columns["work"] / 2
+    end = healthy.columns["arrival"] + healthy.columns["response"]
+    both = {"job": np.tile(job, 2), "service": np.tile(half, 2), "end": np.concatenate((end - half, end))}
+    paired = with_column(healthy, "tasks", np.full(len(job), 2, np.int32))
+    paired = with_column(paired, "inherent", half)
+    found = served_load(verdict(msgspec.structs.replace(paired, tasks=both), nominal))
+    assert found.passed
+    assert "0 unfinished tasks" in found.limit
+    assert found.figure == served_load(verdict(healthy, nominal)).figure
+    # The second tasks of the later half of the jobs have no record:
+    some = {name: column[: len(job) + len(job) // 2] for name, column in both.items()}
+    found = served_load(verdict(msgspec.structs.replace(paired, tasks=some), nominal))
+    assert f"{len(job) - len(job) // 2} unfinished tasks" in found.limit
+    assert found.passed
+
+
+def test_no_task_on_record_leaves_all_busy_time_to_unfinished_tasks(healthy, nominal):
+    none = {"job": np.array([], np.int64), "service": np.array([]), "end": np.array([])}
+    found = served_load(verdict(msgspec.structs.replace(healthy, tasks=none), nominal))
+    assert "services recorded 0.0000" in found.figure
+    assert found.passed
+
+
+def test_the_busy_time_that_died_with_a_process_is_not_missed(simulate_run, nominal):
+    slow = simulate_run(slow_server=1.05)
+    for change in ({"failure": "node 1 was killed"}, {"incidents": ["node 1 was killed"]}):
+        found = verdict(msgspec.structs.replace(slow, **change), nominal)
+        assert failed(found) == ["run ended as planned"]
+        assert served_load(found).figure == "not tested"
+
+
+def test_a_run_shorter_than_two_relaxation_times_is_suspect(healthy, nominal):
+    found = verdict(healthy, replace(nominal, relaxation_time=1559.75))
+    assert failed(found) == ["run length"]
+    assert found.reasons == [
+        "the run lasted 0.19 of the 1560 time units in which such a queue forgets that it began empty: use a longer "
+        "warmup and duration (at least 3120 time units together)"
+    ]
+    assert failed(verdict(healthy, replace(nominal, relaxation_time=150.1))) == ["run length"]
+    for enough in (150.0, 0.0, None):  # the run lasts 300 time units, of which 50 are its warm-up
+        assert verdict(healthy, replace(nominal, relaxation_time=enough)).valid
+
+
+def test_the_twin_and_a_run_stopped_early_are_asked_how_long_they_ran(healthy, nominal):
+    memory = replace(nominal, relaxation_time=140.0)
+    twin = msgspec.structs.replace(healthy, source="twin", processes=[])
+    assert verdict(twin, memory).valid
+    assert failed(verdict(msgspec.structs.replace(twin, stopped_at=270.0), memory)) == ["run length"]
+    assert failed(verdict(twin, memory, window=(50.0, 270.0))) == ["run length"]
+
+
+def test_a_scenario_without_a_steady_state_is_suspect(healthy, nominal):
+    found = verdict(healthy, replace(nominal, stable=False))
+    assert failed(found) == ["load below the stability bound"]
+    assert "no steady state, and what was measured depends on how long the run was" in found.reasons[0]
+    unknown = verdict(healthy, replace(nominal, stable=False, load=None))
+    assert unknown.reasons[0].startswith("the load is not below")
+
+
+def test_a_cluster_whose_overload_is_not_in_the_scenario_is_suspect_for_its_trend(simulate_run, make_nominal):
     run = simulate_run(load=1.2, horizon=300.0)
-    found = verdict(run, make_nominal(load=1.2))
+    found = verdict(run, make_nominal(load=1.2))  # as if the policy's bound were higher than it is
     assert failed(found) == ["trend of the number in system"]
     assert "unstable at this load, or the warm-up is too short" in found.reasons[0]
+
+
+def test_a_run_that_ended_before_any_job_was_completed_has_its_end_for_its_only_reason(healthy, nominal):
+    nothing = {name: column[:0] for name, column in healthy.columns.items()}
+    unborn = msgspec.structs.replace(healthy, columns=nothing, failure="dispatcher-0 was killed", stopped_at=60.0)
+    found = verdict(unborn, replace(nominal, relaxation_time=None), arrived=0)
+    assert failed(found) == ["run ended as planned"]
+    assert all("unknown" not in check.explanation and "nan" not in check.figure for check in found.checks)
+    unfinished = with_column(healthy, "outcome", np.full(len(healthy.columns["job"]), IN_SYSTEM, np.int8))
+    assert failed(verdict(unfinished, nominal)) == ["unfinished jobs"]
 
 
 def test_what_cannot_be_tested_says_so(healthy, nominal):
@@ -209,8 +309,8 @@ def test_a_passing_check_says_what_was_found_without_a_remedy(healthy, nominal):
 
 
 def test_healthy_runs_are_rarely_suspect(simulate_run, nominal):
-    # 25 runs, of which each check fails with a chance below 1e-3 (the trend; the others below 1e-4): more than two
-    # suspects have a chance below 1e-5.
+    # 25 runs, of which each check fails with a chance of 1e-3 at most (the trend; the others below 1e-4): more than
+    # two suspects have a chance below 1e-5.
     suspects = sum(
         not verdict(simulate_run(horizon=150.0, seed=100 + i), nominal, (30.0, 150.0)).valid for i in range(25)
     )

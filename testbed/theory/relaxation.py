@@ -1,0 +1,49 @@
+"""How long queues remember the state in which they began."""
+
+from __future__ import annotations
+
+import math
+
+from testbed.theory.cluster_model import ClusterModel
+
+
+def queue_relaxation_time(load: float, arrival_dispersion: float, service_scv: float) -> float:
+    """Return the relaxation time of a single-server queue, in mean service times.
+
+    The distance from the steady state decays as exp(-t / relaxation time). In the M/M/1 queue this is
+    1 / (1 - sqrt(load))^2 (Morse, Queues, Inventories and Maintenance, 1958; Cohen, The Single Server Queue, II.2.1).
+    Other queues near saturation have it times (arrival_dispersion + service_scv) / 2, as the reflected Brownian motion
+    they are then like. ``arrival_dispersion``: variance over mean of the arrivals in a long time; ``load`` in (0, 1).
+    """
+    return (arrival_dispersion + service_scv) / 2 / (1 - math.sqrt(load)) ** 2
+
+
+def relaxation_time(
+    model: ClusterModel, size_mean: float, size_second_moment: float, arrival_dispersion: float | None
+) -> float | None:
+    """Return the longest relaxation time of the cluster's servers, in time units, or None where it is not known.
+
+    It is known for policies that look at no queue, where each server is a queue by itself. Random routing thins the
+    arrivals, which makes them more like a Poisson process, the more servers there are; round-robin gives a server every
+    N-th of them, which evens them out. It is not known for jobs of several tasks, for servers that move tasks, at an
+    overloaded server, and for sizes or gaps of infinite variance; servers with a finite buffer, which forget sooner,
+    are left out.
+
+    ``size_mean`` and ``size_second_moment``: of the sizes that arrive, in time units; ``arrival_dispersion``: as for
+    ``queue_relaxation_time``, of the whole cluster; where it is None arrivals are taken for a Poisson process.
+    """
+    if model.policy not in ("random", "round-robin") or model.balance is not None or model.tasks.most > 1:
+        return None
+    dispersion = 1.0 if arrival_dispersion is None else arrival_dispersion
+    times = []
+    for pool, share, _ in model.shares():
+        if pool.buffer is not None:
+            continue
+        mean = size_mean * pool.slowness
+        scv = size_second_moment * sum(p / speed**2 for p, speed in pool.service.types) / mean**2 - 1
+        at_server = share * dispersion if model.policy == "round-robin" else 1 + share * (dispersion - 1)
+        load = model.rate * share * mean
+        if not (load < 1 and math.isfinite(at_server + scv)):
+            return None
+        times.append(mean * queue_relaxation_time(load, at_server, scv))
+    return max(times, default=None)
