@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import nan
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from dispatchers.policy import Policy
 from dispatchers.recovery import Recovery
 from testbed.agent import Agent, Environment
 from testbed.protocol import Assign, Done, Dropped, Idle, Message, Moved, Noticed, Probe, ProbeReply
+
+#: Most jobs never move: their tickets share this.
+NOTHING: Final[Mapping[int, int]] = {}
 
 
 class Ledger(Protocol):
@@ -58,8 +61,8 @@ class Ticket:
         self.kind = kind
         self.sizes = sizes
         self.at: list[int] = []  # by task that was placed: the server that has it
-        self.moves: dict[int, int] = {}  # by task that has moved: how often
-        self.again: list[int] = []  # tasks to be placed once more
+        self.moves: Mapping[int, int] = NOTHING  # by task that has moved: how often
+        self.again: Sequence[int] = ()  # tasks to be placed once more
         self.remaining = len(sizes)  # tasks not yet done
         self.probes = 0
         self.inherent = 0.0
@@ -106,7 +109,8 @@ class Dispatcher(Agent):
         self.done_twice = 0  # tasks reported as done whose job had ended: it never happens, and is looked at
         self.probes = 0
         self._ledger = ledger
-        self._policy_on_done = self.policy.on_done
+        overrides = type(self.policy).on_done is not Policy.on_done
+        self._policy_on_done = self.policy.on_done if overrides else None
         self._place = self.policy.place
         self.recovery = Recovery(self, tasks_move) if recovers else None
         if self.recovery is not None:
@@ -127,6 +131,18 @@ class Dispatcher(Agent):
             ticket.probes += 1
         self.env.send(Probe(server, self.address, job))
 
+    def probe_all(self, servers: Sequence[int], job: int) -> None:
+        """Ask several servers for their queue lengths; see ``probe``."""
+        count = len(servers)
+        self.probes += count
+        ticket = self.in_system.get(job)
+        if ticket is not None:
+            ticket.probes += count
+        send = self.env.send
+        address = self.address
+        for server in servers:
+            send(Probe(server, address, job))
+
     def assign(self, job: int, server: int) -> None:
         """Place the next task of a job on a server."""
         ticket = self.in_system[job]
@@ -143,7 +159,7 @@ class Dispatcher(Agent):
         ticket = self.in_system.get(moved.job)
         if ticket is None or moved.moves <= ticket.moves.get(moved.task, 0):
             return
-        ticket.moves[moved.task] = moved.moves
+        ticket.moves = {**ticket.moves, moved.task: moved.moves}
         old = ticket.at[moved.task]
         if old != moved.server:
             ticket.at[moved.task] = moved.server
@@ -154,6 +170,7 @@ class Dispatcher(Agent):
         if self.recovery is not None:
             # From now on every probe and every assignment is looked at; before the first death none is.
             self.probe = self._probe_if_alive  # type: ignore[method-assign]
+            self.probe_all = self._probe_all_alive  # type: ignore[method-assign]
             self.assign = self._assign_alive  # type: ignore[method-assign]
             self.recovery.on_lost(first, last)
 
@@ -162,12 +179,16 @@ class Dispatcher(Agent):
         if not self.recovery.probe(server, job):
             Dispatcher.probe(self, server, job)
 
+    def _probe_all_alive(self, servers: Sequence[int], job: int) -> None:
+        for server in servers:
+            self._probe_if_alive(server, job)
+
     def _assign_alive(self, job: int, server: int) -> None:
         assert self.recovery is not None
         chosen = self.recovery.instead_of(server)
         ticket = self.in_system[job]
         if ticket.again:
-            task = ticket.again.pop()
+            *ticket.again, task = ticket.again
             ticket.at[task] = chosen
             moves = ticket.moves.get(task, 0)
             self.env.send(Assign(chosen, self.address, job, task, ticket.kind, ticket.sizes[task], moves))
@@ -178,7 +199,8 @@ class Dispatcher(Agent):
 
     def place_again(self, job: int, task: int) -> None:
         """Have the policy place a task once more; jobs have one task, so that placing the job is placing the task."""
-        self.in_system[job].again.append(task)
+        ticket = self.in_system[job]
+        ticket.again = [*ticket.again, task]
         self._place(job)
 
     def on_done(self, done: Done) -> None:
@@ -187,7 +209,8 @@ class Dispatcher(Agent):
         if ticket is None:
             self.done_twice += 1
             return
-        self._policy_on_done(done)
+        if self._policy_on_done is not None:
+            self._policy_on_done(done)
         if done.service > ticket.inherent:
             ticket.inherent = done.service
         if done.wait > ticket.wait:
@@ -199,7 +222,7 @@ class Dispatcher(Agent):
     def on_dropped(self, dropped: Dropped) -> None:
         """Note a task that met a full buffer; its job counts as dropped."""
         ticket = self.in_system[dropped.job]
-        self._policy_on_done(Done(dropped.to, dropped.sender, dropped.job, dropped.task, 0.0, 0.0))
+        self.policy.on_done(Done(dropped.to, dropped.sender, dropped.job, dropped.task, 0.0, 0.0))
         ticket.dropped = True
         ticket.remaining -= 1
         if not ticket.remaining:

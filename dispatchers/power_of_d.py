@@ -67,6 +67,11 @@ class PowerOfD(ProbingPolicy):
         """Place the job on the first among the shortest of the queues known."""
         queue_lengths = question.queue_lengths
         sample = question.servers
+        if len(sample) == len(queue_lengths) == 2:
+            first, second = sample
+            server = second if queue_lengths[second] < queue_lengths[first] else first
+            self.dispatcher.assign(question.job, server)
+            return
         if len(queue_lengths) < len(sample):
             sample = [server for server in sample if server in queue_lengths]
         server = min(sample, key=queue_lengths.__getitem__, default=question.servers[0])

@@ -60,9 +60,7 @@ class ProbingPolicy(Policy):
         self._open[job] = question = Question(job, servers, draw)
         if self._timeout < inf:
             self._limit(question)
-        probe = self.dispatcher.probe
-        for server in servers:
-            probe(server, job)
+        self.dispatcher.probe_all(servers, job)
 
     @abstractmethod
     def decide(self, question: Question) -> None:

@@ -15,7 +15,6 @@ import sys
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import trio
@@ -76,20 +75,10 @@ class LiveRecords(JobRecords):
         self.responses = LogHistogram(*RESPONSE_BUCKETS)
         self.lags = LogHistogram(1e-6 / time_unit, 10.0 / time_unit, 1.5)
         self.outcomes = [0, 0, 0, 0]
+        self.ended = self.count_ended
 
-    def write(
-        self,
-        job: int,
-        kind: int,
-        dispatcher: int,
-        outcome: int,
-        arrival: float,
-        lag: float,
-        response: float,
-        *rest: Any,
-    ) -> None:
-        """Append one job and count it."""
-        super().write(job, kind, dispatcher, outcome, arrival, lag, response, *rest)
+    def count_ended(self, outcome: int, lag: float, response: float) -> None:
+        """Count a job whose record was written."""
         self.outcomes[outcome] += 1
         self.lags.add(lag)
         if outcome == COMPLETED:

@@ -6,6 +6,7 @@ Both are written on the hot path, so they are plain arrays that agents append to
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -55,7 +56,12 @@ COLUMNS: Final = (
 
 
 class JobRecords:
-    """Records of jobs in preallocated columns; they grow by half when the guess was too small."""
+    """Records of jobs in preallocated columns; they grow by half when the guess was too small.
+
+    ``ended``, if set, is told the outcome, dispatch lag and response time of each.
+    """
+
+    ended: Callable[[int, float, float], object] | None = None
 
     def __init__(self, capacity: int) -> None:
         self._capacity = max(capacity, 1024)
@@ -110,6 +116,8 @@ class JobRecords:
         self._probes[i] = probes
         self._server[i] = server
         self.count = i + 1
+        if self.ended is not None:
+            self.ended(outcome, lag, response)
 
     def _grow(self) -> None:
         more = self._capacity // 2
