@@ -29,11 +29,11 @@ from testbed.runtime.delay import Delay
 from testbed.runtime.timerfd import WakeUp
 from testbed.streams import Stream, generator
 
-#: A busy process takes a breath: the alarm goes off no sooner than this after a turn, and a turn that follows another
-#: sooner than this leaves its messages to the alarm. Deadlines and messages that lie closer together than a wake-up
-#: takes then share one, here and at the peers, a tenth of a millisecond late at most. A wake-up and a frame for each
-#: would cost more than the agents do. Where turns are further apart nothing is held back.
-BREATH_SECONDS = 1e-4
+#: A busy process takes a breath of this share of a time unit: the alarm goes off no sooner after a turn, and a turn
+#: that follows another sooner leaves its messages to the alarm. Deadlines and messages that lie closer together than a
+#: wake-up takes then share one, here and at the peers. A wake-up and a frame for each would cost more than the agents
+#: do. Where turns are further apart nothing is held back.
+BREATH = 1 / 400
 
 
 class RealTimeRuntime:
@@ -67,6 +67,7 @@ class RealTimeRuntime:
         self._started = trio.Event()
         self._armed = inf
         self._flushed = -inf
+        self._breath = BREATH * time_unit
         self._heap: list[tuple[float, int, Timer]] = []
         self._scheduled = 0
         self._routes: list[dict[type[Message], Callable[[Message], object]]] = [{} for _ in range(addresses)]
@@ -204,7 +205,7 @@ class RealTimeRuntime:
     def _end_turn(self) -> None:
         """Send what was written, unless that was done just now, and set the alarm."""
         present = time.monotonic()
-        flush_at = self._flushed + BREATH_SECONDS
+        flush_at = self._flushed + self._breath
         moment = inf
         if present >= flush_at:
             self._flush()
@@ -212,7 +213,7 @@ class RealTimeRuntime:
             moment = flush_at
         heap = self._heap
         if heap:
-            moment = min(moment, max(self._origin + heap[0][0] * self._unit, present + BREATH_SECONDS))
+            moment = min(moment, max(self._origin + heap[0][0] * self._unit, present + self._breath))
         if moment != self._armed:
             self._armed = moment
             if moment < inf:
