@@ -34,9 +34,6 @@ NOTHING: Final[Mapping[int, int]] = {}
 #: In place of a task's server, once the task is done.
 FINISHED = -1
 
-#: Most jobs never move: their tickets share this.
-NOTHING: Final[Mapping[int, int]] = {}
-
 
 class Ledger(Protocol):
     """Where a dispatcher writes the record of a job that has ended (testbed.measure.records.JobRecords)."""
@@ -219,18 +216,6 @@ class Dispatcher(Agent):
         self.cancellations += 1
         self.env.send(Cancel(server, self.address, job, number))
 
-    def probe_all(self, servers: Sequence[int], job: int) -> None:
-        """Ask several servers for their queue lengths; see ``probe``."""
-        count = len(servers)
-        self.probes += count
-        ticket = self.in_system.get(job)
-        if ticket is not None:
-            ticket.probes += count
-        send = self.env.send
-        address = self.address
-        for server in servers:
-            send(Probe(server, address, job))
-
     def assign(self, job: int, server: int) -> None:
         """Place the next task of a job on a server."""
         ticket = self.in_system[job]
@@ -270,10 +255,6 @@ class Dispatcher(Agent):
     def _probe_all_alive(self, servers: Sequence[int], job: int, question: int) -> None:
         for server in servers:
             self._probe_if_alive(server, job, question)
-
-    def _probe_all_alive(self, servers: Sequence[int], job: int) -> None:
-        for server in servers:
-            self._probe_if_alive(server, job)
 
     def _assign_alive(self, job: int, server: int) -> None:
         assert self.recovery is not None
