@@ -44,7 +44,7 @@ def trend(number: Array, noise: float) -> Trend:
     The second is much the tighter for systems that forget within a small part of the window, as those of policies that
     look at queues; the first is for those that wander for longer than it, in which no test sees less.
     Simulated in their steady state, Ornstein-Uhlenbeck processes and the numbers in M/M/1 queues (1 or 10 of them) and
-    M/M/4 queues at loads 0.5 to 0.95, over 0.2 to 64 relaxation times, passed for growing in at most one of a thousand
+    M/M/4 queues at loads 0.7 to 0.95, over 0.2 to 64 relaxation times, passed for growing in at most one of a thousand
     windows. The price: overload by a share of epsilon of the rate shows only once epsilon * rate * duration is above
     the first bound.
     """
