@@ -161,6 +161,8 @@ class Dispatcher(Agent):
             self.handlers[Fetch] = self.policy.on_fetch
         self.holding = Holding(self, self.assign) if holds else None
         if self.holding is not None:
+            # Replaced on this object alone, so that jobs that need no holding pay nothing for it; mypy wants methods
+            # left alone.
             self.assign = self.holding.assign  # type: ignore[method-assign]
             self.handlers[Held] = self.holding.on_held
             self.handlers[Full] = self.holding.on_full
@@ -241,7 +243,8 @@ class Dispatcher(Agent):
     def on_lost(self, first: int, last: int) -> None:
         """Note that servers ``first`` to ``last`` have died; dispatch again what they had, if the scenario says so."""
         if self.recovery is not None:
-            # From now on every probe and every assignment is looked at; before the first death none is.
+            # From now on every probe and every assignment is looked at; before the first death none is. Replaced on
+            # this object alone, which mypy does not allow of a method.
             self.probe = self._probe_if_alive  # type: ignore[method-assign]
             self.probe_all = self._probe_all_alive  # type: ignore[method-assign]
             self.assign = self._assign_alive  # type: ignore[method-assign]

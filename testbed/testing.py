@@ -325,6 +325,7 @@ class _Dispatcher(Dispatcher):
                 raise self._trial.broken(f"places job {job} a second time")
             assign(job, server)
 
+        # Over whatever the dispatcher has put there itself; mypy wants methods left alone.
         self.assign = checked  # type: ignore[method-assign]
 
     def on_lost(self, first: int, last: int) -> None:
