@@ -108,12 +108,43 @@ def read_jobs(path: Path, variant: str, replication: int, type_names: list[str])
     return columns
 
 
+def make_folder(parent: Path, name: str) -> Path:
+    """Make a new folder ``<name>-<time>`` in ``parent``, which is made too if need be. Raises OutputError."""
+    stem = f"{name.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for suffix in ["", *(f"-{i}" for i in range(2, 100))]:
+            path = parent / (stem + suffix)
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                return path
+    except OSError as error:
+        raise OutputError(
+            f"output folder {parent}: {error.strerror}; choose a folder that you may write to with --output"
+        ) from None
+    raise OutputError(f"output folder {parent}: there are a hundred runs of this second; wait or tidy up")
+
+
+def write_environment(folder: Path, started: float, seconds: float | None) -> None:
+    """Write ``environment.json``: versions, machine, when it started (seconds since the epoch) and how long it took."""
+    packages = ("loadbalance-testbed", "trio", "numpy", "scipy", "msgspec", "prometheus-client", "pyarrow")
+    environment = {
+        "python": sys.version,
+        "platform": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "packages": {package: version(package) for package in packages},
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
+        "seconds": seconds,
+    }
+    replace_file(folder / "environment.json", json.dumps(environment, indent=2).encode())
+
+
 class RunFolder:
     """A new run folder, written as the run goes on: what is finished is on disk."""
 
     def __init__(self, scenario: Scenario, parent: Path, jobs: int) -> None:
         """Make a folder for ``scenario`` in ``parent``, with room for ``jobs`` rows. Raises OutputError."""
-        self.path = self._make(parent, scenario.name)
+        self.path = make_folder(parent, scenario.name)
         needed = jobs * BYTES_PER_JOB + SPARE_BYTES
         free = shutil.disk_usage(self.path).free
         if free < needed:
@@ -126,22 +157,6 @@ class RunFolder:
         self._started = time.time()
         (self.path / "scenario.toml").write_text(resolved(scenario), encoding="utf-8")
         self._write_environment()
-
-    @staticmethod
-    def _make(parent: Path, name: str) -> Path:
-        stem = f"{name.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
-        try:
-            parent.mkdir(parents=True, exist_ok=True)
-            for suffix in ["", *(f"-{i}" for i in range(2, 100))]:
-                path = parent / (stem + suffix)
-                with contextlib.suppress(FileExistsError):
-                    path.mkdir()
-                    return path
-        except OSError as error:
-            raise OutputError(
-                f"output folder {parent}: {error.strerror}; choose a folder that you may write to with --output"
-            ) from None
-        raise OutputError(f"output folder {parent}: there are a hundred runs of this second; wait or tidy up")
 
     def __enter__(self) -> Self:
         return self
@@ -180,16 +195,7 @@ class RunFolder:
         replace_file(self.path / "targets.json", json.dumps(groups, indent=2).encode())
 
     def _write_environment(self, seconds: float | None = None) -> None:
-        packages = ("loadbalance-testbed", "trio", "numpy", "scipy", "msgspec", "prometheus-client", "pyarrow")
-        environment = {
-            "python": sys.version,
-            "platform": platform.platform(),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-            "packages": {package: version(package) for package in packages},
-            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self._started)),
-            "seconds": seconds,
-        }
-        replace_file(self.path / "environment.json", json.dumps(environment, indent=2).encode())
+        write_environment(self.path, self._started, seconds)
 
 
 def replace_file(path: Path, content: bytes) -> None:
