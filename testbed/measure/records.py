@@ -74,6 +74,26 @@ TASK_COLUMNS: Final = (
 )
 
 
+#: The columns of the record of a job's copy, kept where jobs may be rerouted, replicated or hedged.
+COPY_COLUMNS: Final = (
+    ("job", "q", "number of the job in the workload"),
+    ("copy", "i", "which of the job's copies, from 0 in the order in which they were made"),
+    ("pool", "h", "index of its pool"),
+    ("server", "i", "server that served it last; -1 if none did"),
+    ("wait", "d", "time that it spent in queues, preempted or waiting as a pair"),
+    ("received", "d", "processing time that it has received; NaN if it died with its server"),
+    ("preemptions", "i", "how often it was preempted"),
+    ("fate", "b", "0 won, 1 lost, 2 rerouted, 3 died with its server"),
+    (
+        "met",
+        "b",
+        "what its cancellation found: 0 it was not cancelled, 1 queued, 2 in service, 3 preempted, 4 waiting as a "
+        "pair, 5 already done, 6 not yet arrived",
+    ),
+    ("delay", "d", "time from the completion of another copy to the word that this one has stopped; NaN if not"),
+)
+
+
 class Records:
     """Records in preallocated columns; they grow by half when the guess was too small."""
 
@@ -127,6 +147,52 @@ class TaskRecords(Records):
         self._wait[i] = wait
         self._service[i] = service
         self._end[i] = end
+        self.count = i + 1
+
+
+class CopyRecords(Records):
+    """Records of copies."""
+
+    COLUMNS = COPY_COLUMNS
+
+    _job: array[int]
+    _copy: array[int]
+    _pool: array[int]
+    _server: array[int]
+    _wait: array[float]
+    _received: array[float]
+    _preemptions: array[int]
+    _fate: array[int]
+    _met: array[int]
+    _delay: array[float]
+
+    def write(
+        self,
+        job: int,
+        copy: int,
+        pool: int,
+        server: int,
+        wait: float,
+        received: float,
+        preemptions: int,
+        fate: int,
+        met: int,
+        delay: float,
+    ) -> None:
+        """Append one copy."""
+        i = self.count
+        if i == self._capacity:
+            self._grow()
+        self._job[i] = job
+        self._copy[i] = copy
+        self._pool[i] = pool
+        self._server[i] = server
+        self._wait[i] = wait
+        self._received[i] = received
+        self._preemptions[i] = preemptions
+        self._fate[i] = fate
+        self._met[i] = met
+        self._delay[i] = delay
         self.count = i + 1
 
 

@@ -1,0 +1,115 @@
+"""The life of a copy of a job: where it stands, what can happen to it, and what became of it.
+
+A job that is replicated, rerouted or hedged is served in several copies. Whoever looks after them (the pool agent,
+servers.pool_agent, for central queues; the job's dispatcher, dispatchers.copying, for the queues of servers) keeps for
+each copy one of these states, as far as messages have told:
+
+* ``QUEUED``: in a queue, or on its way there
+* ``SERVED``: on a server, or on its way there
+* ``PAIRED``: the same, as one of two copies that are served at once
+* ``STOPPING``: its server was told to stop; the copy is to be continued
+* ``PREEMPTED``: back at the head of its queue, with what it has received
+* ``WAITING``: with what it has received, until it and its replica can both be served
+* ``CANCELLED``: another copy has finished; not yet known when this one stopped
+
+``TRANSITIONS`` is the whole life; an event that it lacks cannot happen, and raises.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class State(Enum):
+    """Where a copy stands; the last four are ends."""
+
+    QUEUED = "queued"
+    SERVED = "in service"
+    PAIRED = "in service, one of a pair"
+    STOPPING = "being stopped"
+    PREEMPTED = "preempted"
+    WAITING = "waiting as a pair"
+    CANCELLED = "cancelled"
+    WON = "won"
+    LOST = "lost"
+    REROUTED = "rerouted"
+    DIED = "died with its server"
+
+
+class Event(Enum):
+    """What can happen to a copy."""
+
+    START = "a server is free"
+    START_PAIR = "two servers are free for the pair"
+    PAIR = "threshold; a replica starts elsewhere"
+    REROUTE = "threshold; service stops"
+    STOP = "preempted, or must wait as a pair, or its replica has died"
+    STOPPED_TO_QUEUE = "Stopped; back to the head of the queue"
+    STOPPED_TO_WAIT = "Stopped; its pair waits"
+    FINISH = "first to finish"
+    CANCEL = "another has finished; cancellation sent"
+    DISCARD = "another has finished; it was on no server"
+    CONFIRMED = "the cancellation has stopped it"
+    TOO_LATE = "it had finished already"
+    LOSE = "its server has died"
+
+
+_ON_SERVER = (State.SERVED, State.PAIRED, State.STOPPING)
+_OFF_SERVER = (State.QUEUED, State.PREEMPTED, State.WAITING)
+
+TRANSITIONS: Final = {
+    (State.QUEUED, Event.START): State.SERVED,
+    (State.PREEMPTED, Event.START): State.SERVED,
+    (State.QUEUED, Event.START_PAIR): State.PAIRED,
+    (State.PREEMPTED, Event.START_PAIR): State.PAIRED,
+    (State.WAITING, Event.START_PAIR): State.PAIRED,
+    (State.QUEUED, Event.REROUTE): State.REROUTED,
+    (State.SERVED, Event.REROUTE): State.REROUTED,
+    (State.SERVED, Event.PAIR): State.PAIRED,
+    (State.SERVED, Event.STOP): State.STOPPING,
+    (State.PAIRED, Event.STOP): State.STOPPING,
+    (State.STOPPING, Event.STOPPED_TO_QUEUE): State.PREEMPTED,
+    (State.STOPPING, Event.STOPPED_TO_WAIT): State.WAITING,
+    **{(state, Event.FINISH): State.WON for state in _ON_SERVER},
+    **{(state, Event.CANCEL): State.CANCELLED for state in _ON_SERVER},
+    **{(state, Event.DISCARD): State.LOST for state in _OFF_SERVER},
+    (State.CANCELLED, Event.CONFIRMED): State.LOST,
+    (State.CANCELLED, Event.TOO_LATE): State.LOST,
+    **{(state, Event.LOSE): State.DIED for state in (*_ON_SERVER, State.CANCELLED)},
+}
+
+#: States in which a copy's life goes on.
+OPEN: Final = frozenset(state for state, _ in TRANSITIONS)
+
+#: What became of a copy, as its record says: indices are the values of the column ``fate``.
+FATES: Final = ("won", "lost", "rerouted", "died")
+WON: Final = 0
+LOST: Final = 1
+REROUTED: Final = 2
+DIED: Final = 3
+
+#: What a cancellation found, as the record of a copy says: indices are the values of the column ``met``.
+MET: Final = ("not cancelled", "queued", "in service", "preempted", "waiting", "already done", "not yet arrived")
+NOT_CANCELLED: Final = 0
+MET_QUEUED: Final = 1
+MET_SERVED: Final = 2
+MET_PREEMPTED: Final = 3
+MET_WAITING: Final = 4
+MET_DONE: Final = 5
+MET_NOT_ARRIVED: Final = 6
+
+
+def advance(state: State, event: Event) -> State:
+    """Return the state after an event. Raises KeyError for an event that cannot happen."""
+    return TRANSITIONS[state, event]
+
+
+def diagram() -> str:
+    """Return the states as a Mermaid diagram, drawn from ``TRANSITIONS``."""
+    lines = ["stateDiagram-v2"]
+    lines += [f"    {state.name}: {state.value}" for state in State]
+    lines += ["    [*] --> QUEUED: made, or assigned", "    [*] --> PAIRED: made as a replica"]
+    lines += [f"    {old.name} --> {new.name}: {event.value}" for (old, event), new in TRANSITIONS.items()]
+    lines += [f"    {state.name} --> [*]" for state in State if state not in OPEN]
+    return "\n".join(lines) + "\n"
