@@ -36,6 +36,8 @@ def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
             fields[field.name] = addresses
         elif field.type == list[MovedTask]:
             fields[field.name] = st.lists(structs(MovedTask), max_size=4)
+        elif field.type == list[float]:
+            fields[field.name] = st.lists(times, max_size=8)
         else:
             fields[field.name] = times if field.type is float else integers
     return st.builds(kind, **fields)
