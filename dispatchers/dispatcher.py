@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import nan
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from dispatchers.holding import Holding
 from dispatchers.policy import Policy
 from dispatchers.recovery import Recovery
 from testbed.agent import Agent, Environment
+from testbed.measure.records import (
+    COMPLETED,
+    DROPPED,
+    IN_SYSTEM,
+    LOST,
+    JobRecord,
+    JobRecords,
+    TaskRecord,
+    TaskRecords,
+)
 from testbed.protocol import (
     Assign,
     Cancel,
@@ -33,41 +43,6 @@ NOTHING: Final[Mapping[int, int]] = {}
 
 #: In place of a task's server, once the task is done.
 FINISHED = -1
-
-
-class Ledger(Protocol):
-    """Where a dispatcher writes the record of a job that has ended (testbed.measure.records.JobRecords)."""
-
-    def write(
-        self,
-        job: int,
-        kind: int,
-        dispatcher: int,
-        outcome: int,
-        arrival: float,
-        lag: float,
-        response: float,
-        inherent: float,
-        wait: float,
-        overhead: float,
-        probes: int,
-        server: int,
-        tasks: int,
-        work: float,
-        position: int,
-        last_task: int,
-        /,
-    ) -> None:
-        """Append one record."""
-
-
-class TaskLedger(Protocol):
-    """Where a dispatcher writes the record of a finished task (testbed.measure.records.TaskRecords)."""
-
-    def write(
-        self, job: int, task: int, server: int, position: int, wait: float, service: float, end: float, /
-    ) -> None:
-        """Append one record."""
 
 
 class Ticket:
@@ -134,8 +109,8 @@ class Dispatcher(Agent):
         servers: int,
         policy: type[Policy],
         parameters: Any,
-        ledger: Ledger,
-        tasks: TaskLedger | None = None,
+        ledger: JobRecords,
+        tasks: TaskRecords | None = None,
         recovers: bool = False,
         tasks_move: bool = False,
         holds: bool = False,
@@ -300,7 +275,9 @@ class Dispatcher(Agent):
                 return
             ticket.at[done.task] = FINISHED
         if self._tasks is not None:
-            self._tasks.write(done.job, done.task, done.sender, done.position, done.wait, done.service, self.env.now)
+            self._tasks.write(
+                TaskRecord(done.job, done.task, done.sender, done.position, done.wait, done.service, self.env.now)
+            )
         if self._policy_on_done is not None:
             self._policy_on_done(done)
         if done.service > ticket.inherent:
@@ -312,7 +289,7 @@ class Dispatcher(Agent):
         ticket.work += done.service
         ticket.remaining -= 1
         if not ticket.remaining:
-            self._end(done.job, ticket, 1 if ticket.dropped else 0, done)
+            self._end(done.job, ticket, DROPPED if ticket.dropped else COMPLETED, done)
 
     def on_dropped(self, dropped: Dropped) -> None:
         """Note a task that met a full buffer; its job counts as dropped."""
@@ -321,7 +298,7 @@ class Dispatcher(Agent):
         ticket.dropped = True
         ticket.remaining -= 1
         if not ticket.remaining:
-            self._end(dropped.job, ticket, 1)
+            self._end(dropped.job, ticket, DROPPED)
 
     def commit(self, job: int) -> None:
         """Send the tasks of a job to the servers that hold places for them."""
@@ -334,7 +311,7 @@ class Dispatcher(Agent):
         ticket = self.in_system[job]
         for task, server in enumerate(ticket.at):
             self.policy.on_done(Done(self.address, server, job, task, 0.0, 0.0))
-        self._end(job, ticket, 1)
+        self._end(job, ticket, DROPPED)
 
     def on_idle(self, idle: Idle) -> None:
         """Pass an idle report on to the policy."""
@@ -344,9 +321,16 @@ class Dispatcher(Agent):
     def _end(self, job: int, ticket: Ticket, outcome: int, last: Done | None = None) -> None:
         """Write the record of a job; ``last`` reports the task that was done last."""
         del self.in_system[job]
-        response = self.env.now - ticket.arrival
-        if outcome == 0 and last is not None:
-            self._ledger.write(
+        if outcome == COMPLETED and last is not None:
+            response = self.env.now - ticket.arrival
+            overhead = response - (last.wait + last.service)
+            server, last_task = last.sender, last.task
+        else:
+            response = overhead = ticket.inherent = ticket.wait = ticket.work = nan
+            ticket.position = 0
+            server, last_task = ticket.at[-1] if ticket.at else -1, -1
+        self._ledger.write(
+            JobRecord(
                 job,
                 ticket.kind,
                 self.index,
@@ -356,35 +340,17 @@ class Dispatcher(Agent):
                 response,
                 ticket.inherent,
                 ticket.wait,
-                response - (last.wait + last.service),
+                overhead,
                 ticket.probes,
-                last.sender,
+                server,
                 len(ticket.sizes),
                 ticket.work,
                 ticket.position,
-                last.task,
+                last_task,
             )
-            return
-        self._ledger.write(
-            job,
-            ticket.kind,
-            self.index,
-            outcome,
-            ticket.arrival,
-            ticket.lag,
-            nan,
-            nan,
-            nan,
-            nan,
-            ticket.probes,
-            ticket.at[-1] if ticket.at else -1,
-            len(ticket.sizes),
-            nan,
-            0,
-            -1,
         )
 
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write a record for every job still here; it is lost if ``is_lost(server)`` says that its server has died."""
         for job, ticket in list(self.in_system.items()):
-            self._end(job, ticket, 2 if any(is_lost(server) for server in ticket.at) else 3)
+            self._end(job, ticket, LOST if any(is_lost(server) for server in ticket.at) else IN_SYSTEM)

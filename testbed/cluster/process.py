@@ -46,7 +46,9 @@ from testbed.measure.histogram import LogHistogram
 from testbed.measure.records import (
     COMPLETED,
     COUNTED,
+    OUTCOMES,
     RESPONSE_BUCKETS,
+    JobRecord,
     JobRecords,
     Occupancy,
     ProcessReport,
@@ -83,15 +85,15 @@ class LiveRecords(JobRecords):
         #: Response times and dispatch lags in time units.
         self.responses = LogHistogram(*RESPONSE_BUCKETS)
         self.lags = LogHistogram(1e-6 / time_unit, 10.0 / time_unit, 1.5)
-        self.outcomes = [0, 0, 0, 0]
-        self.ended = self.count_ended
+        self.outcomes = [0] * len(OUTCOMES)
 
-    def count_ended(self, outcome: int, lag: float, response: float) -> None:
-        """Count a job whose record was written."""
-        self.outcomes[outcome] += 1
-        self.lags.add(lag)
-        if outcome == COMPLETED:
-            self.responses.add(response)
+    def write(self, record: JobRecord) -> None:
+        """Append one job, and count it."""
+        super().write(record)
+        self.outcomes[record.outcome] += 1
+        self.lags.add(record.lag)
+        if record.outcome == COMPLETED:
+            self.responses.add(record.response)
 
 
 class ClusterProcess:

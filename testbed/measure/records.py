@@ -5,13 +5,13 @@ Both are written on the hot path, so they are plain arrays that agents append to
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
-from typing import ClassVar, Final, Protocol
+import struct
+from typing import Annotated, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, get_type_hints
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import astuple
 
 COMPLETED: Final = 0
 DROPPED: Final = 1
@@ -33,234 +33,152 @@ COUNTED: Final = (
     "offers withdrawn",
 )
 
-#: The columns of a job's record: name, array typecode, meaning. Times are in time units.
-COLUMNS: Final = (
-    ("job", "q", "number of the job in the workload, the same in every run with the same seed"),
-    ("type", "h", "index of the job's type"),
-    ("dispatcher", "h", "index of the dispatcher that placed it"),
-    ("outcome", "b", "0 completed, 1 dropped, 2 lost, 3 still in the system"),
-    ("arrival", "d", "intended arrival time"),
-    ("lag", "d", "how late the dispatcher handled the arrival"),
-    ("response", "d", "response time; NaN unless completed"),
-    ("inherent", "d", "inherent delay: the longest service of its tasks; NaN unless completed"),
-    ("wait", "d", "longest waiting time of its tasks at their servers; NaN unless completed"),
-    (
-        "overhead",
-        "d",
-        "part of the response time that the last task spent neither waiting nor served: dispatch, messages, event "
-        "loops; NaN unless completed",
-    ),
-    ("probes", "i", "probes sent for it"),
-    ("server", "i", "server of its last task; -1 if it was never placed"),
-    ("tasks", "i", "number of its tasks"),
-    ("work", "d", "service of all its tasks together; NaN unless completed"),
-    (
-        "position",
-        "i",
-        "largest position in a server's queue that one of its tasks came to, 1 being the head; 0 unless completed",
-    ),
-    ("last_task", "i", "which of its tasks was done last, from 0; -1 unless completed"),
-)
-
-#: The columns of a task's record, kept for finished tasks where jobs may have several.
-TASK_COLUMNS: Final = (
-    ("job", "q", "number of the job in the workload"),
-    ("task", "i", "which of the job's tasks, from 0"),
-    ("server", "i", "server that served it"),
-    ("position", "i", "position in the server's queue that it came to (late binding: that its reservation came to)"),
-    ("wait", "d", "waiting time at its servers"),
-    ("service", "d", "service time"),
-    ("end", "d", "when its dispatcher heard that it was done"),
-)
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-#: The columns of the record of a job's copy, kept where jobs may be rerouted, replicated or hedged.
-COPY_COLUMNS: Final = (
-    ("job", "q", "number of the job in the workload"),
-    ("copy", "i", "which of the job's copies, from 0 in the order in which they were made"),
-    ("pool", "h", "index of its pool"),
-    ("server", "i", "server that served it last; -1 if none did"),
-    ("wait", "d", "time that it spent in queues, preempted or waiting as a pair"),
-    ("received", "d", "processing time that it has received; NaN if it died with its server"),
-    ("preemptions", "i", "how often it was preempted"),
-    ("fate", "b", "0 won, 1 lost, 2 rerouted, 3 died with its server"),
-    (
-        "met",
-        "b",
-        "what its cancellation found: 0 it was not cancelled, 1 queued, 2 in service, 3 preempted, 4 waiting as a "
-        "pair, 5 already done, 6 not yet arrived",
-    ),
-    ("delay", "d", "time from the completion of another copy to the word that this one has stopped; NaN if not"),
-)
+class Column(NamedTuple):
+    """How a field of a row is kept: its array typecode, and what it means."""
+
+    typecode: str
+    meaning: str
 
 
-class Records:
-    """Records in preallocated columns; they grow by half when the guess was too small."""
+class JobRecord(msgspec.Struct, gc=False):
+    """The record of a job that has ended. Times are in time units."""
+
+    job: Annotated[int, Column("q", "number of the job in the workload, the same in every run with the same seed")]
+    type: Annotated[int, Column("h", "index of the job's type")]
+    dispatcher: Annotated[int, Column("h", "index of the dispatcher that placed it")]
+    outcome: Annotated[int, Column("b", "0 completed, 1 dropped, 2 lost, 3 still in the system")]
+    arrival: Annotated[float, Column("d", "intended arrival time")]
+    lag: Annotated[float, Column("d", "how late the dispatcher handled the arrival")]
+    response: Annotated[float, Column("d", "response time; NaN unless completed")]
+    inherent: Annotated[float, Column("d", "inherent delay: the longest service of its tasks; NaN unless completed")]
+    wait: Annotated[float, Column("d", "longest waiting time of its tasks at their servers; NaN unless completed")]
+    overhead: Annotated[
+        float,
+        Column(
+            "d",
+            "part of the response time that the last task spent neither waiting nor served: dispatch, messages, event "
+            "loops; NaN unless completed",
+        ),
+    ]
+    probes: Annotated[int, Column("i", "probes sent for it")]
+    server: Annotated[int, Column("i", "server of its last task; -1 if it was never placed")]
+    tasks: Annotated[int, Column("i", "number of its tasks")]
+    work: Annotated[float, Column("d", "service of all its tasks together; NaN unless completed")]
+    position: Annotated[
+        int,
+        Column(
+            "i",
+            "largest position in a server's queue that one of its tasks came to, 1 being the head; 0 unless completed",
+        ),
+    ]
+    last_task: Annotated[int, Column("i", "which of its tasks was done last, from 0; -1 unless completed")]
+
+
+class TaskRecord(msgspec.Struct, gc=False):
+    """The record of a finished task, kept where jobs may have several. Times are in time units."""
+
+    job: Annotated[int, Column("q", "number of the job in the workload")]
+    task: Annotated[int, Column("i", "which of the job's tasks, from 0")]
+    server: Annotated[int, Column("i", "server that served it")]
+    position: Annotated[
+        int,
+        Column("i", "position in the server's queue that it came to (late binding: that its reservation came to)"),
+    ]
+    wait: Annotated[float, Column("d", "waiting time at its servers")]
+    service: Annotated[float, Column("d", "service time")]
+    end: Annotated[float, Column("d", "when its dispatcher heard that it was done")]
+
+
+class CopyRecord(msgspec.Struct, gc=False):
+    """The record of a job's copy, kept where jobs may be rerouted, replicated or hedged. Times are in time units."""
+
+    job: Annotated[int, Column("q", "number of the job in the workload")]
+    copy: Annotated[int, Column("i", "which of the job's copies, from 0 in the order in which they were made")]
+    pool: Annotated[int, Column("h", "index of its pool")]
+    server: Annotated[int, Column("i", "server that served it last; -1 if none did")]
+    wait: Annotated[float, Column("d", "time that it spent in queues, preempted or waiting as a pair")]
+    received: Annotated[float, Column("d", "processing time that it has received; NaN if it died with its server")]
+    preemptions: Annotated[int, Column("i", "how often it was preempted")]
+    fate: Annotated[int, Column("b", "0 won, 1 lost, 2 rerouted, 3 died with its server")]
+    met: Annotated[
+        int,
+        Column(
+            "b",
+            "what its cancellation found: 0 it was not cancelled, 1 queued, 2 in service, 3 preempted, 4 waiting as a "
+            "pair, 5 already done, 6 not yet arrived",
+        ),
+    ]
+    delay: Annotated[
+        float, Column("d", "time from the completion of another copy to the word that this one has stopped; NaN if not")
+    ]
+
+
+def _columns(record: type[msgspec.Struct]) -> tuple[tuple[str, str, str], ...]:
+    hints = get_type_hints(record, include_extras=True)
+    return tuple((name, *hints[name].__metadata__[0]) for name in record.__struct_fields__)
+
+
+#: The columns of the records of jobs, of tasks and of copies: name, array typecode, meaning.
+COLUMNS: Final = _columns(JobRecord)
+TASK_COLUMNS: Final = _columns(TaskRecord)
+COPY_COLUMNS: Final = _columns(CopyRecord)
+
+
+class Records(Generic[Record]):
+    """Records of one kind in a preallocated buffer, which grows by half when the guess was too small.
+
+    A record is packed into its row by one call: to store field after field in columns of their own takes longer.
+    """
 
     COLUMNS: ClassVar[tuple[tuple[str, str, str], ...]]
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = max(capacity, 1024)
         self.count = 0
-        for name, typecode, _ in self.COLUMNS:
-            column = array(typecode)
-            column.frombytes(bytes(column.itemsize * self._capacity))
-            setattr(self, "_" + name, column)
+        self._capacity = max(capacity, 1024)
+        row = struct.Struct("=" + "".join(typecode for _, typecode, _ in self.COLUMNS))
+        self._pack = row.pack_into
+        self._size = row.size
+        self._rows = bytearray(row.size * self._capacity)
+
+    def write(self, record: Record) -> None:
+        """Append one record."""
+        i = self.count
+        if i == self._capacity:
+            self._grow()
+        self._pack(self._rows, i * self._size, *astuple(record))
+        self.count = i + 1
 
     def _grow(self) -> None:
         more = self._capacity // 2
-        for name, _, _ in self.COLUMNS:
-            column = getattr(self, "_" + name)
-            column.frombytes(bytes(column.itemsize * more))
+        self._rows.extend(bytes(self._size * more))
         self._capacity += more
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the records as numpy arrays by column name, each of shape (records,), without copying."""
-        return {
-            name: np.frombuffer(getattr(self, "_" + name), dtype=typecode)[: self.count]
-            for name, typecode, _ in self.COLUMNS
-        }
+        """Return a copy of the records as numpy arrays by column name, each of shape (records,)."""
+        dtype = np.dtype([(name, typecode) for name, typecode, _ in self.COLUMNS])
+        rows = np.frombuffer(self._rows, dtype=dtype)[: self.count]
+        return {name: rows[name].copy() for name, _, _ in self.COLUMNS}
 
 
-class TaskRecords(Records):
+class TaskRecords(Records[TaskRecord]):
     """Records of tasks."""
 
     COLUMNS = TASK_COLUMNS
 
-    _job: array[int]
-    _task: array[int]
-    _server: array[int]
-    _position: array[int]
-    _wait: array[float]
-    _service: array[float]
-    _end: array[float]
 
-    def write(self, job: int, task: int, server: int, position: int, wait: float, service: float, end: float) -> None:
-        """Append one task."""
-        i = self.count
-        if i == self._capacity:
-            self._grow()
-        self._job[i] = job
-        self._task[i] = task
-        self._server[i] = server
-        self._position[i] = position
-        self._wait[i] = wait
-        self._service[i] = service
-        self._end[i] = end
-        self.count = i + 1
-
-
-class CopyRecords(Records):
+class CopyRecords(Records[CopyRecord]):
     """Records of copies."""
 
     COLUMNS = COPY_COLUMNS
 
-    _job: array[int]
-    _copy: array[int]
-    _pool: array[int]
-    _server: array[int]
-    _wait: array[float]
-    _received: array[float]
-    _preemptions: array[int]
-    _fate: array[int]
-    _met: array[int]
-    _delay: array[float]
 
-    def write(
-        self,
-        job: int,
-        copy: int,
-        pool: int,
-        server: int,
-        wait: float,
-        received: float,
-        preemptions: int,
-        fate: int,
-        met: int,
-        delay: float,
-    ) -> None:
-        """Append one copy."""
-        i = self.count
-        if i == self._capacity:
-            self._grow()
-        self._job[i] = job
-        self._copy[i] = copy
-        self._pool[i] = pool
-        self._server[i] = server
-        self._wait[i] = wait
-        self._received[i] = received
-        self._preemptions[i] = preemptions
-        self._fate[i] = fate
-        self._met[i] = met
-        self._delay[i] = delay
-        self.count = i + 1
-
-
-class JobRecords(Records):
-    """Records of jobs. ``ended``, if set, is told the outcome, dispatch lag and response time of each."""
+class JobRecords(Records[JobRecord]):
+    """Records of jobs."""
 
     COLUMNS = COLUMNS
-    ended: Callable[[int, float, float], object] | None = None
-
-    _job: array[int]
-    _type: array[int]
-    _dispatcher: array[int]
-    _outcome: array[int]
-    _arrival: array[float]
-    _lag: array[float]
-    _response: array[float]
-    _inherent: array[float]
-    _wait: array[float]
-    _overhead: array[float]
-    _probes: array[int]
-    _server: array[int]
-    _tasks: array[int]
-    _work: array[float]
-    _position: array[int]
-    _last_task: array[int]
-
-    def write(
-        self,
-        job: int,
-        kind: int,
-        dispatcher: int,
-        outcome: int,
-        arrival: float,
-        lag: float,
-        response: float,
-        inherent: float,
-        wait: float,
-        overhead: float,
-        probes: int,
-        server: int,
-        tasks: int,
-        work: float,
-        position: int,
-        last_task: int,
-    ) -> None:
-        """Append one job."""
-        i = self.count
-        if i == self._capacity:
-            self._grow()
-        self._job[i] = job
-        self._type[i] = kind
-        self._dispatcher[i] = dispatcher
-        self._outcome[i] = outcome
-        self._arrival[i] = arrival
-        self._lag[i] = lag
-        self._response[i] = response
-        self._inherent[i] = inherent
-        self._wait[i] = wait
-        self._overhead[i] = overhead
-        self._probes[i] = probes
-        self._server[i] = server
-        self._tasks[i] = tasks
-        self._work[i] = work
-        self._position[i] = position
-        self._last_task[i] = last_task
-        self.count = i + 1
-        if self.ended is not None:
-            self.ended(outcome, lag, response)
 
 
 class Occupancy:

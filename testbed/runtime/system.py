@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dispatchers.dispatcher import Dispatcher, Ledger, TaskLedger
+from dispatchers.dispatcher import Dispatcher
 from dispatchers.registry import policies
 from servers.balancer import Balancer
 from servers.holding_server import HoldingServer
@@ -18,7 +18,7 @@ from servers.reserving_server import ReservingServer
 from servers.server import Server
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
 from testbed.agent import Environment
-from testbed.measure.records import Occupancy
+from testbed.measure.records import JobRecords, Occupancy, TaskRecords
 from testbed.runtime.delay import Delay
 from testbed.streams import generator
 from testbed.workload.distributions import Deterministic
@@ -98,7 +98,9 @@ def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: 
     return balancer
 
 
-def build_dispatcher(env: Environment, scenario: Scenario, index: int, ledger: Ledger, tasks: TaskLedger) -> Dispatcher:
+def build_dispatcher(
+    env: Environment, scenario: Scenario, index: int, ledger: JobRecords, tasks: TaskRecords
+) -> Dispatcher:
     """Return the dispatcher agent of that index."""
     return Dispatcher(
         env,
