@@ -14,12 +14,14 @@ from testbed.protocol import (
     BATCH,
     BATCH_LIMIT,
     FRAME_LIMIT,
+    Address,
     AnyMessage,
     Done,
     Encoder,
     FrameReader,
     Message,
     MovedTask,
+    Peer,
     Probe,
     ProtocolError,
 )
@@ -32,10 +34,12 @@ times = st.floats(allow_nan=False)
 def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     fields: dict[str, st.SearchStrategy[Any]] = {}
     for field in msgspec.structs.fields(kind):
-        if field.name in ("to", "sender"):
+        if field.type == Address:
             fields[field.name] = addresses
-        elif field.type == list[MovedTask]:
-            fields[field.name] = st.lists(structs(MovedTask), max_size=4)
+        elif field.type in (list[MovedTask], list[Peer]):
+            fields[field.name] = st.lists(structs(get_args(field.type)[0]), max_size=4)
+        elif field.type is bool:
+            fields[field.name] = st.booleans()
         elif field.type == list[float]:
             fields[field.name] = st.lists(times, max_size=8)
         else:
