@@ -18,7 +18,8 @@ import msgspec
 
 from dispatchers.policy import Timeout
 from dispatchers.probing import ProbingPolicy, Question
-from dispatchers.water_filling import fill, number_of_probes
+from dispatchers.water_filling import fill
+from dispatchers.whole_jobs import WholeJobPolicy, number_of_probes
 
 
 class BatchFillingParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +29,7 @@ class BatchFillingParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=
     timeout: Timeout = None
 
 
-class BatchFilling(ProbingPolicy):
+class BatchFilling(WholeJobPolicy, ProbingPolicy):
     """Tasks one by one to the shortest of k d sampled queues, with those already placed counted."""
 
     name = "batch-filling"
@@ -36,19 +37,10 @@ class BatchFilling(ProbingPolicy):
     Parameters = BatchFillingParameters
 
     @classmethod
-    def probes_per_job(cls, parameters: Any, servers: int) -> float:
-        """Return d rounded up, at most N; none for a single server."""
-        return cls.probes_for_tasks(parameters, servers, 1)
-
-    @classmethod
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
         """Return k d rounded up, at most N; none for a single server."""
         probes = number_of_probes(tasks, parameters.d, servers)
         return probes if probes > 1 else 0
-
-    def place(self, job: int) -> None:
-        """Place a single task: the power of d choices."""
-        self.place_tasks(job, 1)
 
     def place_tasks(self, job: int, tasks: int) -> None:
         """Sample servers and ask them."""

@@ -16,7 +16,7 @@ import msgspec
 
 from dispatchers.policy import Timeout
 from dispatchers.probing import ProbingPolicy, Question
-from dispatchers.water_filling import number_of_probes
+from dispatchers.whole_jobs import DistinctServersPolicy, number_of_probes
 
 
 class BatchSamplingParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,7 +26,7 @@ class BatchSamplingParameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     timeout: Timeout = None
 
 
-class BatchSampling(ProbingPolicy):
+class BatchSampling(DistinctServersPolicy, ProbingPolicy):
     """One task to each of the k shortest of k d sampled queues."""
 
     name = "batch-sampling"
@@ -34,28 +34,10 @@ class BatchSampling(ProbingPolicy):
     Parameters = BatchSamplingParameters
 
     @classmethod
-    def check_tasks(cls, parameters: Any, servers: int, tasks: int) -> None:
-        """Check that there is a server for each task of a job."""
-        if tasks > servers:
-            raise ValueError(
-                f"batch-sampling puts a job's {tasks} tasks on distinct servers, and there are {servers}; have more "
-                "servers, or use batch-filling"
-            )
-
-    @classmethod
-    def probes_per_job(cls, parameters: Any, servers: int) -> float:
-        """Return d rounded up, at most N; none where that is 1."""
-        return cls.probes_for_tasks(parameters, servers, 1)
-
-    @classmethod
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
         """Return k d rounded up, at most N; none where that is k."""
         probes = number_of_probes(tasks, parameters.d, servers)
         return probes if probes > tasks else 0
-
-    def place(self, job: int) -> None:
-        """Place a single task: the power of d choices."""
-        self.place_tasks(job, 1)
 
     def place_tasks(self, job: int, tasks: int) -> None:
         """Sample servers and ask them."""

@@ -18,8 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dispatchers.policy import Policy
-from dispatchers.water_filling import number_of_probes
+from dispatchers.whole_jobs import DistinctServersPolicy, number_of_probes
 from testbed.protocol import Fetch
 
 
@@ -39,7 +38,7 @@ class _Reservations:
         self.tasks = 0
 
 
-class LateBinding(Policy):
+class LateBinding(DistinctServersPolicy):
     """A task to each of the first k of k d sampled servers that come to serve it."""
 
     name = "late-binding"
@@ -53,27 +52,9 @@ class LateBinding(Policy):
         self._made = 0
 
     @classmethod
-    def check_tasks(cls, parameters: Any, servers: int, tasks: int) -> None:
-        """Check that there is a server for each task of a job."""
-        if tasks > servers:
-            raise ValueError(
-                f"late-binding puts a job's {tasks} tasks on distinct servers, and there are {servers}; have more "
-                "servers, or use batch-filling"
-            )
-
-    @classmethod
-    def probes_per_job(cls, parameters: Any, servers: int) -> float:
-        """Return the reservations of a single task."""
-        return cls.probes_for_tasks(parameters, servers, 1)
-
-    @classmethod
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
         """Return the reservations: k d rounded up, at most N."""
         return number_of_probes(tasks, parameters.d, servers)
-
-    def place(self, job: int) -> None:
-        """Make reservations for one task."""
-        self.place_tasks(job, 1)
 
     def place_tasks(self, job: int, tasks: int) -> None:
         """Make reservations."""

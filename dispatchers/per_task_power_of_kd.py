@@ -13,7 +13,7 @@ import msgspec
 
 from dispatchers.per_task_power_of_d import PerTaskPowerOfD
 from dispatchers.policy import Timeout
-from dispatchers.water_filling import number_of_probes
+from dispatchers.whole_jobs import WholeJobPolicy, number_of_probes
 
 
 class PerTaskPowerOfKDParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,17 +23,12 @@ class PerTaskPowerOfKDParameters(msgspec.Struct, frozen=True, forbid_unknown_fie
     timeout: Timeout = None
 
 
-class PerTaskPowerOfKD(PerTaskPowerOfD):
+class PerTaskPowerOfKD(WholeJobPolicy, PerTaskPowerOfD):
     """Each task in turn to the shortest of k d queues of its own, with the job's earlier tasks counted."""
 
     name = "per-task-power-of-kd"
     source = "Weng and Wang 2021"
     Parameters = PerTaskPowerOfKDParameters
-
-    @classmethod
-    def probes_per_job(cls, parameters: Any, servers: int) -> float:
-        """Return d rounded up, at most N; none for a sample of one."""
-        return cls.probes_for_tasks(parameters, servers, 1)
 
     @classmethod
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:

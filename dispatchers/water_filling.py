@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
-from math import ceil
 
 
 def fill(servers: Sequence[int], queue_lengths: Mapping[int, int], tasks: int) -> list[int]:
@@ -24,11 +23,3 @@ def fill(servers: Sequence[int], queue_lengths: Mapping[int, int], tasks: int) -
         placed.append(server)
         heapreplace(known, (length + 1, i, server))
     return placed
-
-
-def number_of_probes(tasks: int, d: float, servers: int) -> int:
-    """Return m = min(N, ceil(k d - 1e-9)), at least 1: the servers that a batch policy probes for ``tasks`` tasks.
-
-    The tolerance is there because 10 times 1.1 is 11.000000000000002.
-    """
-    return min(servers, max(1, ceil(tasks * d - 1e-9)))

@@ -9,9 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchers.water_filling import fill, number_of_probes
+from dispatchers.water_filling import fill
 from testbed.streams import Stream, generator
-from testbed.theory.parallel_jobs import number_of_probes as probes_in_theory
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 40))
@@ -46,12 +45,3 @@ def test_the_last_tasks_go_to_a_uniformly_random_set_of_equal_queues(assert_unif
 def test_servers_that_have_not_replied_are_left_out_and_none_known_counts_as_all_empty() -> None:
     assert fill([3, 1, 2], {1: 5, 2: 5}, 3) == [1, 2, 1]
     assert fill([3, 1, 2], {}, 4) == [3, 1, 2, 3]
-
-
-@given(st.integers(1, 200), st.floats(0.01, 50), st.integers(1, 300))
-def test_the_number_of_probes_is_that_of_the_theory(tasks: int, d: float, servers: int) -> None:
-    assert number_of_probes(tasks, d, servers) == probes_in_theory(tasks, d, servers)
-
-
-def test_ten_times_one_point_one_is_eleven() -> None:
-    assert number_of_probes(10, 1.1, 100) == 11
