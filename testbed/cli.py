@@ -74,7 +74,8 @@ def run(
     for, 2 for bad input, 130 after Ctrl-C.
     """
     from testbed.cluster.controller import ClusterError
-    from testbed.experiment import Experiment, execute
+    from testbed.execution import execute
+    from testbed.experiment import Experiment
     from testbed.run_folder import OutputError
 
     if virtual and twin:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import signal
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,32 +9,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
-import numpy as np
 import trio
 
-from dispatchers.registry import policies
 from testbed.balancing import calibrated
 from testbed.cluster.controller import Controller
+from testbed.execution import execute
 from testbed.live import Silent, Snapshot, Watcher
-from testbed.measure.checks import Nominal
 from testbed.measure.probes import Calibration
 from testbed.measure.records import Measurements
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary, measured_window, summarise
+from testbed.nominal import nominal
 from testbed.run_folder import RunFolder
 from testbed.runtime.system import expected_jobs, expected_tasks
 from testbed.runtime.twin import simulate
 from testbed.scenario import load, variants
-from testbed.theory.cluster_model import ClusterModel
-from testbed.theory.predict import NoPrediction, Prediction, predict, stability_bound
-from testbed.theory.relaxation import relaxation_time
-from testbed.workload.arrivals import Trace
+from testbed.theory.predict import NoPrediction, Prediction, predict
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
-
-#: Signals that end a run and have it saved: Ctrl-C, a request to terminate, a terminal that is closed.
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: Where a scenario is run.
 Where = Literal["cluster", "cluster and twin", "twin"]
@@ -129,43 +118,6 @@ def mean_response(runs: list[Summary]) -> Interval:
     if len(runs) == 1:
         return runs[0].response
     return replication_interval([run.response.mean for run in runs if run.response.mean is not None])
-
-
-def nominal(scenario: Scenario) -> Nominal:
-    """Return what the scenario asks for, as the verdict compares it with what happened."""
-    workload = scenario.workload
-    gaps = workload.arrivals.gap_distribution(scenario.rate)
-    kinds = workload.types
-    delay = scenario.cluster.message_delay
-    per_pool = [[kind.speed.get(pool.name, 1.0) for kind in kinds] for pool in scenario.cluster.pools]
-    same = all(speeds == per_pool[0] for speeds in per_pool)
-    slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True)]
-    size_mean, size_second = workload.mean_size, workload.size.second_moment
-    if isinstance(workload.arrivals, Trace) and workload.arrivals.recording.size is not None:
-        size_second = float(np.mean(workload.arrivals.recording.size**2))
-    dispersion = gaps.scv if gaps is not None else None
-    # The types' speeds are those of all tasks of a job together: work = slowness * (sum of K sizes).
-    numbers = workload.task_numbers
-    mean = sum(p * s for p, s in slowness) * workload.mean_work
-    variance = numbers.mean * (size_second - size_mean**2 + size_mean**2 * numbers.mean * numbers.scv)
-    second = sum(p * s * s for p, s in slowness) * (variance + workload.mean_work**2)
-    policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
-    probes = sum(
-        share * policy.mean_probes(parameters, scenario.servers, int(tasks))
-        for tasks, share in zip(*numbers.probabilities(), strict=True)
-    )
-    return Nominal(
-        servers=scenario.servers,
-        rate=scenario.rate,
-        load=scenario.rate * mean / scenario.servers if same else None,
-        work_scv=second / mean**2 - 1.0,
-        probes_per_task=float(probes / numbers.mean),
-        gap_cdf=gaps.cdf if gaps is not None and gaps.continuous else None,
-        arrival_dispersion=dispersion,
-        message_delay=delay if isinstance(delay, (int, float)) else delay.mean,
-        stable=stability_bound(scenario).stable,
-        relaxation_time=relaxation_time(ClusterModel.of(scenario), size_mean, size_second, dispersion),
-    )
 
 
 class Experiment:
@@ -286,26 +238,6 @@ class Experiment:
         self._folder.write_summaries([s for r in self.result.runs for s in (r.cluster, r.twin) if s is not None])
 
 
-async def _attended(experiment: Experiment) -> Result:
-    """Run until the end, or until Ctrl-C or a request to terminate; a second one does not wait for the saving."""
-    async with trio.open_nursery() as nursery:
-
-        async def attend() -> None:
-            with trio.open_signal_receiver(*STOPPING) as signals:
-                nursery.start_soon(work)
-                async for _ in signals:
-                    if experiment.result.interrupted:
-                        nursery.cancel_scope.cancel()
-                    experiment.stop()
-
-        async def work() -> None:
-            await experiment.run()
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(attend)
-    return experiment.result
-
-
 def run(
     scenario: Scenario | str | Path,
     *,
@@ -336,74 +268,3 @@ def run(
     if experiment.result.interrupted:
         raise KeyboardInterrupt
     return experiment.result
-
-
-def execute(experiment: Experiment) -> None:
-    """Run an experiment to its end, or to its interruption by Ctrl-C; ``experiment.result`` holds what there is."""
-    if threading.current_thread() is threading.main_thread() and not _in_asyncio():
-        with _only_error():
-            trio.run(_attended, experiment)
-    else:
-        _run_in_thread(experiment)
-
-
-@contextlib.contextmanager
-def _only_error() -> Iterator[None]:
-    """Raise the one error of a group by itself: which tasks it has passed through means nothing to a caller."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        raise error from None
-
-
-def _in_asyncio() -> bool:
-    """Whether an asyncio loop runs in this thread, as in a notebook; it owns the signals then."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _run_in_thread(experiment: Experiment) -> None:
-    token: list[trio.lowlevel.TrioToken] = []
-    scope = trio.CancelScope()
-    outcome: list[BaseException] = []
-    # Not thread.join: before Python 3.13 an interrupted join takes the thread for dead (CPython issue 90882).
-    ended = threading.Event()
-
-    async def work() -> None:
-        token.append(trio.lowlevel.current_trio_token())
-        with scope:
-            await experiment.run()
-
-    def interrupt() -> None:
-        if experiment.result.interrupted:
-            scope.cancel()
-        experiment.stop()
-
-    def target() -> None:
-        try:
-            with _only_error():
-                trio.run(work)
-        except BaseException as error:
-            outcome.append(error)
-        finally:
-            ended.set()
-
-    thread = threading.Thread(target=target, name="testbed run")
-    thread.start()
-    while not ended.is_set():
-        try:
-            ended.wait()
-        except KeyboardInterrupt:
-            if not token:
-                experiment.stop()
-                continue
-            with contextlib.suppress(trio.RunFinishedError):
-                token[0].run_sync_soon(interrupt)
-    if outcome:
-        raise outcome[0]

@@ -8,11 +8,12 @@ import msgspec
 import pyarrow.parquet as pq
 
 from testbed.balancing import with_probe_rate
-from testbed.experiment import Result, VariantRun, nominal
+from testbed.experiment import Result, VariantRun
 from testbed.measure import summary as summaries
 from testbed.measure.pathwise import compare
 from testbed.measure.summary import summarise
 from testbed.measure.verdict import with_emulation_error
+from testbed.nominal import nominal
 from testbed.run_folder import OutputError, jobs_table, read_jobs, read_run, replace_file
 from testbed.runtime.twin import simulate
 from testbed.scenario import variants

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from testbed.cluster.controller import Controller
-from testbed.experiment import nominal, run
+from testbed.experiment import run
 from testbed.measure.accounting import check
 from testbed.measure.records import Measurements
 from testbed.measure.summary import measured_window, summarise
+from testbed.nominal import nominal
 from testbed.replay import replay
 from testbed.runtime.system import slice_edges
 from testbed.runtime.twin import simulate

@@ -12,9 +12,9 @@ import pytest
 from scipy.special import gammaincc
 from scipy.stats import norm
 
-from testbed.experiment import nominal
 from testbed.measure.records import COMPLETED, DROPPED, Measurements
 from testbed.measure.summary import summarise
+from testbed.nominal import nominal
 from testbed.runtime.system import build_workload
 from testbed.runtime.twin import simulate
 from testbed.scenario import ClusterSettings, Dispatch, Pool, RunSettings, Scenario, WorkloadSettings

@@ -1,0 +1,54 @@
+"""What a scenario asks for in numbers that a run can be held against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dispatchers.registry import policies
+from testbed.measure.checks import Nominal
+from testbed.theory.cluster_model import ClusterModel
+from testbed.theory.predict import stability_bound
+from testbed.theory.relaxation import relaxation_time
+from testbed.workload.arrivals import Trace
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+
+def nominal(scenario: Scenario) -> Nominal:
+    """Return what the scenario asks for, as the verdict compares it with what happened."""
+    workload = scenario.workload
+    gaps = workload.arrivals.gap_distribution(scenario.rate)
+    kinds = workload.types
+    delay = scenario.cluster.message_delay
+    per_pool = [[kind.speed.get(pool.name, 1.0) for kind in kinds] for pool in scenario.cluster.pools]
+    same = all(speeds == per_pool[0] for speeds in per_pool)
+    slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True)]
+    size_mean, size_second = workload.mean_size, workload.size.second_moment
+    if isinstance(workload.arrivals, Trace) and workload.arrivals.recording.size is not None:
+        size_second = float(np.mean(workload.arrivals.recording.size**2))
+    dispersion = gaps.scv if gaps is not None else None
+    # The types' speeds are those of all tasks of a job together: work = slowness * (sum of K sizes).
+    numbers = workload.task_numbers
+    mean = sum(p * s for p, s in slowness) * workload.mean_work
+    variance = numbers.mean * (size_second - size_mean**2 + size_mean**2 * numbers.mean * numbers.scv)
+    second = sum(p * s * s for p, s in slowness) * (variance + workload.mean_work**2)
+    policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
+    probes = sum(
+        share * policy.mean_probes(parameters, scenario.servers, int(tasks))
+        for tasks, share in zip(*numbers.probabilities(), strict=True)
+    )
+    return Nominal(
+        servers=scenario.servers,
+        rate=scenario.rate,
+        load=scenario.rate * mean / scenario.servers if same else None,
+        work_scv=second / mean**2 - 1.0,
+        probes_per_task=float(probes / numbers.mean),
+        gap_cdf=gaps.cdf if gaps is not None and gaps.continuous else None,
+        arrival_dispersion=dispersion,
+        message_delay=delay if isinstance(delay, (int, float)) else delay.mean,
+        stable=stability_bound(scenario).stable,
+        relaxation_time=relaxation_time(ClusterModel.of(scenario), size_mean, size_second, dispersion),
+    )
