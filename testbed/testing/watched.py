@@ -1,0 +1,223 @@
+"""Agents, and what surrounds them, that note what a policy has them do, break when it breaks a rule, and may die."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dispatchers.dispatcher import Dispatcher, Ticket
+from dispatchers.policy import Policy
+from servers.holding_server import HoldingServer
+from servers.reserving_server import ReservingServer
+from servers.server import Server
+from testbed.agent import Agent, Timer
+from testbed.measure.records import JobRecords
+from testbed.protocol import Assign, Commit, Hold, Message, Probe, Reserve
+from testbed.runtime.virtual import VirtualRuntime
+from testbed.streams import Stream
+
+
+@dataclass
+class Trial:
+    """One run of a policy in a system: what is noted while it runs."""
+
+    policy: type[Policy]
+    parameters: Any
+    servers: int
+    tasks: list[int]  # by job
+    repeats: bool  # whether a death may have tasks dispatched again
+    decisions: list[tuple[float, Message]] = field(default_factory=list)  # probes and placements, and when
+    probes: Counter[int] = field(default_factory=Counter)  # by job
+    taken: Counter[tuple[int, int]] = field(default_factory=Counter)  # tasks that came to a server: job and task
+    served: Counter[int] = field(default_factory=Counter)  # tasks whose service began, by job
+
+    def broken(self, what: str) -> AssertionError:
+        """Return the error that says what the policy does."""
+        return AssertionError(f"{self.policy.name} {what}")
+
+    def note(self, now: float, message: Message) -> None:
+        """Check and note a message that a dispatcher sends."""
+        what = f"sends a {type(message).__name__} to {message.to!r}"
+        if type(message.to) is not int:
+            raise self.broken(f"{what}, which is a {type(message.to).__name__}; a server is an int")
+        if not 0 <= message.to < self.servers:
+            raise self.broken(f"{what}, but the servers are 0..{self.servers - 1}")
+        if isinstance(message, Probe | Reserve):
+            self.probes[message.job] += 1
+            tasks = self.tasks[message.job]
+            claim = (
+                self.policy.probes_per_job(self.parameters, self.servers)
+                if tasks == 1
+                else self.policy.probes_for_tasks(self.parameters, self.servers, tasks)
+            )
+            if self.probes[message.job] > claim and not self.repeats:
+                raise self.broken(
+                    f"sends more probes for job {message.job} than the {claim} that "
+                    f"{'probes_per_job' if tasks == 1 else 'probes_for_tasks'} claims with {self.servers} server(s)"
+                )
+        if isinstance(message, Probe | Assign | Hold | Reserve):
+            self.decisions.append((now, message))
+
+
+class WatchedEnvironment:
+    """What a dispatcher may use of the runtime, and nothing else, so that a policy cannot look at other agents."""
+
+    def __init__(self, runtime: VirtualRuntime, trial: Trial) -> None:
+        self.__runtime = runtime
+        self.__trial = trial
+        self.lateness = 0.0
+
+    @property
+    def now(self) -> float:
+        """The present time."""
+        return self.__runtime.now
+
+    def send(self, message: Message) -> None:
+        """Note a message, and send it."""
+        self.__trial.note(self.now, message)
+        self.__runtime.send(message)
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Have ``callback`` called at a time."""
+        return self.__runtime.call_at(when, callback)
+
+    def stream(self, name: str) -> Stream:
+        """Return the random stream of a name."""
+        return self.__runtime.stream(name)
+
+
+#: What may read all of a ticket.
+_PRIVY = ("dispatchers.dispatcher", "dispatchers.holding", "dispatchers.recovery", __name__)
+
+
+class _SealedTicket(Ticket):
+    """A ticket whose type and sizes can be read by the dispatcher only."""
+
+    def __init__(self, trial: Trial, ticket: Ticket) -> None:
+        super().__init__(ticket.arrival, ticket.lag, ticket.kind, ticket.sizes)
+        self.trial = trial
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("kind", "sizes") and sys._getframe(1).f_globals["__name__"] not in _PRIVY:
+            raise self.trial.broken(f"reads the {name} of a job, which a policy may not know")
+        return super().__getattribute__(name)
+
+
+class _SealedTickets(dict[int, Any]):
+    """A dispatcher's table of jobs, which seals each ticket that it is given."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__()
+        self.__trial = trial
+
+    def __setitem__(self, job: int, ticket: Ticket) -> None:
+        super().__setitem__(job, _SealedTicket(self.__trial, ticket))
+
+
+class WatchedDispatcher(Dispatcher):
+    """A dispatcher that checks what its policy asks of it."""
+
+    def __init__(self, env: Any, address: int, *, index: int, trial: Trial, ledger: JobRecords, holds: bool) -> None:
+        self._trial = trial
+        super().__init__(
+            env,
+            address,
+            index=index,
+            servers=trial.servers,
+            policy=trial.policy,
+            parameters=trial.parameters,
+            ledger=ledger,
+            recovers=trial.repeats,
+            holds=holds,
+        )
+        self.in_system: _SealedTickets = _SealedTickets(trial)
+        self._watch_assign()
+
+    def _watch_assign(self) -> None:
+        """Check what is asked of ``assign``, which the dispatcher itself exchanges as things happen."""
+        assign = self.assign
+
+        def checked(job: int, server: int) -> None:
+            ticket = self.in_system.get(job)
+            if ticket is None:
+                raise self._trial.broken(f"places job {job}, which has ended or is not its dispatcher's")
+            if len(ticket.at) == self._trial.tasks[job] and not ticket.again:
+                raise self._trial.broken(f"places job {job} a second time")
+            assign(job, server)
+
+        # Over whatever the dispatcher has put there itself; mypy wants methods left alone.
+        self.assign = checked  # type: ignore[method-assign]
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Note deaths, after which the dispatcher assigns by another method."""
+        super().on_lost(first, last)
+        self._watch_assign()
+
+
+class WatchedServer(Server):
+    """A server that counts the tasks that come to it, may never reply to a probe, and may die."""
+
+    trial: Trial
+    silent = False
+    dead = False
+
+    def on_assign(self, task: Assign) -> None:
+        """Count a task that comes."""
+        self.trial.taken[task.job, task.task] += 1
+        super().on_assign(task)
+        self.check_buffer()
+
+    def check_buffer(self) -> None:
+        """Check that the buffer does not hold more tasks than it can."""
+        if self.queue_length > self._buffer:
+            raise self.trial.broken("has more tasks come to a server than its buffer holds")
+
+    def _serve(self, task: Assign, wait: float, position: int, now: float) -> None:
+        self.trial.served[task.job] += 1
+        super()._serve(task, wait, position, now)
+
+    def on_finish(self) -> None:
+        """End a service, unless the server has died."""
+        if not self.dead:
+            super().on_finish()
+
+    def on_probe(self, probe: Probe) -> None:
+        """Reply, unless the server is silent."""
+        if not self.silent:
+            super().on_probe(probe)
+
+
+class WatchedHoldingServer(WatchedServer, HoldingServer):
+    """A watched server that holds places for tasks."""
+
+    def on_commit(self, task: Commit) -> None:
+        """Count a task that comes."""
+        self.trial.taken[task.job, task.task] += 1
+        super().on_commit(task)
+        self.check_buffer()
+
+    def check_buffer(self) -> None:
+        """Check this of places that are held, too."""
+        super().check_buffer()
+        if not 0 <= self.held <= self._buffer - self.queue_length:
+            raise self.trial.broken(f"has a server hold {self.held} places of a buffer of {self._buffer}")
+
+
+class WatchedReservingServer(WatchedServer, ReservingServer):
+    """A watched server into whose queue reservations may be put."""
+
+
+class Grave(Agent):
+    """In place of a server that has died: whatever comes is lost."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+        self.handlers = _Swallows()
+
+
+class _Swallows(dict[type[Message], Callable[[Any], object]]):
+    def __missing__(self, kind: type[Message]) -> Callable[[Any], object]:
+        return lambda message: None

@@ -1,0 +1,104 @@
+"""A small system on the virtual runtime, with messages that are slow and a server that may die."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from servers.holding_server import HoldingServer
+from testbed.measure.records import JobRecords, Occupancy
+from testbed.runtime.delay import Delay
+from testbed.runtime.virtual import VirtualRuntime
+from testbed.streams import generator
+from testbed.testing.systems import SPEEDS, System
+from testbed.testing.watched import (
+    Grave,
+    Trial,
+    WatchedDispatcher,
+    WatchedEnvironment,
+    WatchedHoldingServer,
+    WatchedReservingServer,
+    WatchedServer,
+)
+
+PATIENCE = 1000.0  # time units after the last service could have ended; a job still not placed then counts as lost
+
+
+def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobRecords) -> list[WatchedDispatcher]:
+    """Run the trial's policy in a system whose ``silent`` servers never reply to a probe; return the dispatchers."""
+    low, high = system.delay or (0.0, 0.0)
+
+    def delays(rng: np.random.Generator, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return rng.uniform(low, high, count)
+
+    delay = Delay(delays, generator(system.seed, 0, "message delay")) if system.delay else None
+    runtime = VirtualRuntime(system.seed, delay=delay)
+    env = WatchedEnvironment(runtime, trial)
+    buffer = None if trial.policy.reserves else system.buffer
+    holds = buffer is not None and max(trial.tasks, default=1) > 1
+    dispatchers = [
+        WatchedDispatcher(env, system.servers + index, index=index, trial=trial, ledger=records, holds=holds)
+        for index in range(system.dispatchers)
+    ]
+    addresses = [dispatcher.address for dispatcher in dispatchers]
+    kind_of_server = (
+        WatchedReservingServer if trial.policy.reserves else WatchedHoldingServer if holds else WatchedServer
+    )
+    meter = Occupancy()
+    servers: list[WatchedServer] = []
+    for address in range(system.servers):
+        server = kind_of_server(
+            runtime,
+            address,
+            speeds=SPEEDS,
+            meter=meter,
+            buffer=buffer,
+            idle_report_to=addresses if trial.policy.idle_reports else [],
+            dispatchers=addresses if trial.repeats else [],
+        )
+        server.trial = trial
+        server.silent = address in silent
+        servers.append(server)
+        runtime.add(server)
+    for dispatcher in dispatchers:
+        runtime.add(dispatcher)
+    runtime.start()
+    if trial.repeats and system.dies is not None:
+        _schedule_death(runtime, system.dies[0], servers, servers[system.dies[1] % system.servers], dispatchers, high)
+    when = work = 0.0
+    for number, job in enumerate(system.jobs):
+        when += job.gap
+        work += sum(job.sizes) / SPEEDS[job.kind]
+        dispatcher = dispatchers[job.dispatcher % system.dispatchers]
+        runtime.call_at(when, partial(dispatcher.arrive, number, job.kind, job.sizes))
+    timeout = getattr(trial.parameters, "timeout", None) or 0.0
+    runtime.run(when + work + timeout + PATIENCE)
+    for server in servers:
+        if isinstance(server, HoldingServer) and server.held and not server.dead:
+            raise trial.broken("leaves places held in the end")
+    return dispatchers
+
+
+def _schedule_death(
+    runtime: VirtualRuntime,
+    when: float,
+    servers: list[WatchedServer],
+    dying: WatchedServer,
+    dispatchers: list[WatchedDispatcher],
+    longest_delay: float,
+) -> None:
+    address = dying.address
+
+    def die() -> None:
+        dying.dead = True
+        runtime.agents[address] = Grave(address)
+
+    def notice() -> None:
+        for agent in (*(server for server in servers if server is not dying), *dispatchers):
+            agent.on_lost(address, address)
+
+    runtime.call_at(when, die)
+    # On a connection its end comes after all that was sent on it; messages that leave at one time come in any order.
+    runtime.call_at(when + longest_delay + 1e-9, notice)
