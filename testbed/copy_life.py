@@ -10,7 +10,7 @@ each copy one of these states, as far as messages have told:
 * ``STOPPING``: its server was told to stop; the copy is to be continued
 * ``PREEMPTED``: back at the head of its queue, with what it has received
 * ``WAITING``: with what it has received, until it and its replica can both be served
-* ``CANCELLED``: another copy has finished; not yet known when this one stopped
+* ``CANCELLED``: another copy has finished, or has started where that is enough; not yet known when this one stopped
 
 ``TRANSITIONS`` is the whole life; an event that it lacks cannot happen, and raises.
 """
@@ -48,7 +48,7 @@ class Event(Enum):
     STOPPED_TO_QUEUE = "Stopped; back to the head of the queue"
     STOPPED_TO_WAIT = "Stopped; its pair waits"
     FINISH = "first to finish"
-    CANCEL = "another has finished; cancellation sent"
+    CANCEL = "another has finished, or started; cancellation sent"
     DISCARD = "another has finished; it was on no server"
     CONFIRMED = "the cancellation has stopped it"
     TOO_LATE = "it had finished already"
@@ -71,7 +71,7 @@ TRANSITIONS: Final = {
     (State.PAIRED, Event.STOP): State.STOPPING,
     (State.STOPPING, Event.STOPPED_TO_QUEUE): State.PREEMPTED,
     (State.STOPPING, Event.STOPPED_TO_WAIT): State.WAITING,
-    **{(state, Event.FINISH): State.WON for state in _ON_SERVER},
+    **{(state, Event.FINISH): State.WON for state in (*_ON_SERVER, State.CANCELLED)},
     **{(state, Event.CANCEL): State.CANCELLED for state in _ON_SERVER},
     **{(state, Event.DISCARD): State.LOST for state in _OFF_SERVER},
     (State.CANCELLED, Event.CONFIRMED): State.LOST,
