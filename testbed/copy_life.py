@@ -43,12 +43,12 @@ class Event(Enum):
     START = "a server is free"
     START_PAIR = "two servers are free for the pair"
     PAIR = "threshold; a replica starts elsewhere"
-    REROUTE = "threshold; service stops"
+    REROUTE = "threshold, or its pool has died; the job moves"
     STOP = "preempted, or must wait as a pair, or its replica has died"
-    STOPPED_TO_QUEUE = "Stopped; back to the head of the queue"
-    STOPPED_TO_WAIT = "Stopped; its pair waits"
+    REJOIN = "back to the head of the queue"
+    AWAIT = "to wait until the pair can be served"
     FINISH = "first to finish"
-    CANCEL = "another has finished, or started; cancellation sent"
+    CANCEL = "another has finished or started, or its original has died; cancellation sent"
     DISCARD = "another has finished; it was on no server"
     CONFIRMED = "the cancellation has stopped it"
     TOO_LATE = "it had finished already"
@@ -64,13 +64,14 @@ TRANSITIONS: Final = {
     (State.QUEUED, Event.START_PAIR): State.PAIRED,
     (State.PREEMPTED, Event.START_PAIR): State.PAIRED,
     (State.WAITING, Event.START_PAIR): State.PAIRED,
-    (State.QUEUED, Event.REROUTE): State.REROUTED,
     (State.SERVED, Event.REROUTE): State.REROUTED,
+    **{(state, Event.REROUTE): State.REROUTED for state in _OFF_SERVER},
     (State.SERVED, Event.PAIR): State.PAIRED,
     (State.SERVED, Event.STOP): State.STOPPING,
     (State.PAIRED, Event.STOP): State.STOPPING,
-    (State.STOPPING, Event.STOPPED_TO_QUEUE): State.PREEMPTED,
-    (State.STOPPING, Event.STOPPED_TO_WAIT): State.WAITING,
+    (State.STOPPING, Event.REJOIN): State.PREEMPTED,
+    **{(state, Event.AWAIT): State.WAITING for state in (State.STOPPING, State.QUEUED, State.PREEMPTED)},
+    (State.WAITING, Event.REJOIN): State.PREEMPTED,
     **{(state, Event.FINISH): State.WON for state in (*_ON_SERVER, State.CANCELLED)},
     **{(state, Event.CANCEL): State.CANCELLED for state in _ON_SERVER},
     **{(state, Event.DISCARD): State.LOST for state in _OFF_SERVER},

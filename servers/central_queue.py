@@ -1,0 +1,126 @@
+"""The central queue of a pool, and the jobs and their copies in it: what the pool agent (servers.pool_agent) keeps."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+
+from testbed.copy_life import NOT_CANCELLED, Event, State, advance
+from testbed.protocol import Enter
+
+
+@dataclass(frozen=True)
+class CentralPool:
+    """A pool with a central queue: its index in the scenario, its servers' addresses, their speed by job type."""
+
+    index: int
+    first: int
+    servers: int
+    speeds: Sequence[float]
+
+
+class Job:
+    """A job among the pools."""
+
+    __slots__ = ("copies", "dispatcher", "done", "enter", "made", "number", "order", "past", "visited", "waited")
+
+    def __init__(self, enter: Enter, order: int) -> None:
+        self.enter = enter
+        self.number = enter.job
+        self.dispatcher = enter.sender
+        self.order = order  # in which jobs came
+        self.visited: list[int] = []  # pools, in order
+        self.past = 0.0  # processing time on pools that it has left
+        self.waited = 0.0  # by copies that have ended
+        self.copies: list[Copy] = []  # whose lives go on
+        self.made = 0
+        self.done = False
+
+
+class Copy:
+    """One copy of a job: where it is, and what it has received."""
+
+    __slots__ = (
+        "base",
+        "cancelled",
+        "done_work",
+        "job",
+        "joined",
+        "met",
+        "number",
+        "order",
+        "original",
+        "partner",
+        "pool",
+        "preemptions",
+        "received",
+        "server",
+        "since",
+        "state",
+        "target",
+        "wait",
+        "waits",
+    )
+
+    def __init__(self, number: int, job: Job, pool: int, done_work: float) -> None:
+        self.number = number
+        self.job = job
+        self.pool = pool
+        self.done_work = done_work  # by copies before it, where service carries over
+        self.order = job.made
+        self.state = State.QUEUED
+        self.server = -1
+        self.received = 0.0
+        self.original = True
+        self.base = 0.0  # of a replica: what its original had received when the pair was made
+        self.partner: Copy | None = None  # the other of a pair
+        self.target: int | None = None  # the pool of its replica, while it waits as a pair
+        self.wait = 0.0
+        self.since = 0.0  # when it began to wait
+        self.joined = number  # its place in the queue; kept when it is preempted
+        self.waits = False  # of one that is being stopped: as a pair that must wait
+        self.preemptions = 0
+        self.met = NOT_CANCELLED
+        self.cancelled = nan  # when its cancellation was sent
+
+    def become(self, event: Event) -> None:
+        """Go on to the next state. Raises KeyError for an event that cannot happen."""
+        self.state = advance(self.state, event)
+
+
+class Queue:
+    """One pool's servers and its queue."""
+
+    def __init__(self, pool: CentralPool) -> None:
+        self.index = pool.index
+        self.speeds = pool.speeds
+        self.idle: deque[int] = deque(range(pool.first, pool.first + pool.servers))
+        self.line: deque[Copy] = deque()
+        self.serving: dict[int, Copy] = {}  # by server
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a server left."""
+        return bool(self.idle or self.serving)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it has a server for a copy of a pair."""
+        return bool(self.idle) or self.preemptible() is not None
+
+    def preemptible(self) -> Copy | None:
+        """Return the copy in service that isn't one of a pair and has joined the queue last."""
+        copies = (copy for copy in self.serving.values() if copy.state is State.SERVED)
+        return max(copies, key=lambda copy: copy.joined, default=None)
+
+    def forget(self, first: int, last: int) -> None:
+        """Note the death of servers."""
+        self.idle = deque(server for server in self.idle if not first <= server <= last)
+        self.serving = {server: copy for server, copy in self.serving.items() if not first <= server <= last}
+
+    def take_server(self, server: int) -> None:
+        """Make a server idle."""
+        del self.serving[server]
+        self.idle.append(server)

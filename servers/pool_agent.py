@@ -1,0 +1,453 @@
+"""The pool agent: the central queues of the pools, and what happens to a job at its threshold.
+
+One agent holds one FCFS queue for each pool. What it decides about replicas concerns two pools in one instant (a pair
+starts on both at once, and a completion frees a server of each), so that agents with a queue each would have to agree
+first, with servers idle meanwhile. Servers are told what to do over sockets like everyone else, and a dispatcher learns
+the same way what has become of its jobs.
+
+Source of the rules: Raaijmakers, Borst and Boxma, "Threshold-based rerouting and replication for resolving job-server
+affinity relations" (arXiv 2005.13353). A server that the agent has told to stop counts as free at once, since messages
+to it stay in order. What a stopped copy had received is known from its ``Stopped``; it is in no queue until then.
+testbed.copy_life is the life of a copy, and its names are used below.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, nan
+from typing import ClassVar, Literal
+
+from servers.central_queue import CentralPool, Copy, Job, Queue
+from testbed.agent import Agent, Environment
+from testbed.copy_life import (
+    DIED,
+    LOST,
+    MET_DONE,
+    MET_PREEMPTED,
+    MET_QUEUED,
+    MET_SERVED,
+    MET_WAITING,
+    NOT_CANCELLED,
+    OPEN,
+    REROUTED,
+    WON,
+    Event,
+    State,
+)
+from testbed.protocol import CopyEnded, Enter, Left, Message, Reached, Serve, Served, Stop, Stopped
+
+#: What a cancellation finds, by the state that the copy was in.
+_MET = {
+    State.QUEUED: MET_QUEUED,
+    State.SERVED: MET_SERVED,
+    State.PAIRED: MET_SERVED,
+    State.STOPPING: MET_PREEMPTED,
+    State.PREEMPTED: MET_PREEMPTED,
+    State.WAITING: MET_WAITING,
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What happens to a job that has received its threshold of processing time without an end.
+
+    ``thresholds`` are by the pool where the job is; or, where ``by_visit`` is given, by the pool where it has started
+    and by visit. A job is rerouted ``hops`` times at most, to the next pool or to a random one where it has not been.
+    With ``carry_over`` the work done on a copy counts on the next.
+    """
+
+    action: Literal["reroute", "replicate"] | None = None
+    thresholds: Sequence[float] = ()
+    by_visit: Sequence[Sequence[float]] = ()
+    hops: int = 1
+    target: Literal["cyclic", "random"] = "cyclic"
+    carry_over: bool = False
+
+
+class PoolAgent(Agent):
+    """Queues jobs, has idle servers serve them, and reroutes or replicates them at their thresholds.
+
+    ``reroutes``, ``replicas`` and ``preemptions`` count; ``waiting`` is the number of jobs in queues.
+    """
+
+    HANDLES: ClassVar[dict[type[Message], str]] = {
+        Enter: "on_enter",
+        Reached: "on_reached",
+        Served: "on_served",
+        Stopped: "on_stopped",
+    }
+
+    def __init__(self, env: Environment, address: int, *, pools: Sequence[CentralPool], rules: Rules) -> None:
+        super().__init__(env, address)
+        self.reroutes = 0
+        self.replicas = 0
+        self.preemptions = 0
+        self._rules = rules
+        self._pools = [Queue(pool) for pool in pools]
+        self._position = {pool.index: i for i, pool in enumerate(pools)}
+        self._copies: dict[int, Copy] = {}  # on servers, by number
+        self._pairs: deque[Copy] = deque()  # that wait for two servers
+        self._numbered = 0
+        self._entered = 0
+        self._choose = env.stream("pool agent/targets").integer
+
+    @property
+    def waiting(self) -> int:
+        """The number of jobs that wait: in a queue, or as a pair."""
+        return sum(len(pool.line) for pool in self._pools) + len(self._pairs)
+
+    # --- queues ---
+
+    def on_enter(self, enter: Enter) -> None:
+        """Put a job at the tail of its pool's queue."""
+        self._entered += 1
+        job = Job(enter, self._entered)
+        pool = self._position[enter.pool]
+        instead = None if self._pools[pool].alive else self._next(pool)
+        self._join(job, pool if instead is None else instead)
+        self._dispatch()
+
+    def _next(self, pool: int) -> int | None:
+        """Return the next of the other pools that has servers left."""
+        count = len(self._pools)
+        return next((i % count for i in range(pool + 1, pool + count) if self._pools[i % count].alive), None)
+
+    def _make(self, job: Job, pool: int, done_work: float = 0.0) -> Copy:
+        self._numbered += 1
+        copy = Copy(self._numbered, job, pool, done_work)
+        job.made += 1
+        job.copies.append(copy)
+        return copy
+
+    def _join(self, job: Job, pool: int, done_work: float = 0.0) -> None:
+        copy = self._make(job, pool, done_work)
+        job.visited.append(pool)
+        copy.since = self.env.now
+        self._pools[pool].line.append(copy)
+
+    def _rejoin(self, copy: Copy) -> None:
+        """Put a copy back at the head of its pool's queue."""
+        copy.become(Event.REJOIN)
+        copy.since = self.env.now
+        self._pools[copy.pool].line.appendleft(copy)
+
+    def _dispatch(self) -> None:
+        """Start what can be started: first pairs that wait, then the oldest head of a queue whose pool has a server."""
+        while True:
+            self._start_pairs()
+            ready = [pool for pool in self._pools if pool.line and pool.idle]
+            if not ready:
+                return
+            pool = min(ready, key=lambda pool: pool.line[0].job.order)
+            copy = pool.line.popleft()
+            copy.wait += self.env.now - copy.since
+            threshold = self._threshold(copy)
+            if copy.received >= threshold and copy.received < self._whole(copy):
+                self._cross(copy)
+            else:
+                copy.become(Event.START)
+                self._serve(copy, pool.idle.popleft(), threshold)
+
+    def _serve(self, copy: Copy, server: int, threshold: float) -> None:
+        copy.server = server
+        self._pools[copy.pool].serving[server] = copy
+        self._copies[copy.number] = copy
+        self.env.send(
+            Serve(
+                server,
+                self.address,
+                copy.number,
+                copy.job.enter.kind,
+                self._size(copy),
+                copy.received,
+                threshold,
+                self._rules.action == "replicate",
+            )
+        )
+
+    def _size(self, copy: Copy) -> float:
+        return max(copy.job.enter.sizes[copy.pool] - copy.done_work, 0.0)
+
+    def _whole(self, copy: Copy) -> float:
+        """Return the processing time that a copy needs in all."""
+        size, speed = self._size(copy), self._pools[copy.pool].speeds[copy.job.enter.kind]
+        return size / speed if speed else inf if size else 0.0
+
+    # --- thresholds ---
+
+    def _threshold(self, copy: Copy) -> float:
+        """Return the received processing time at which a copy moves or is replicated; inf for never."""
+        rules, job = self._rules, copy.job
+        visit = len(job.visited) - 1
+        if rules.action is None or visit >= rules.hops or not self._targets(copy):
+            return inf
+        by_visit = job.enter.thresholds or (rules.by_visit[job.visited[0]] if rules.by_visit else ())
+        if by_visit:
+            return by_visit[visit] if visit < len(by_visit) else inf
+        return rules.thresholds[copy.pool]
+
+    def _targets(self, copy: Copy) -> list[int]:
+        """Return the pools where a copy may go to, or have a replica."""
+        if self._rules.target == "random":
+            visited = copy.job.visited
+            return [i for i, pool in enumerate(self._pools) if pool.alive and i not in visited]
+        pool = self._next(copy.pool)
+        return [] if pool is None else [pool]
+
+    def on_reached(self, reached: Reached) -> None:
+        """Reroute or replicate a job."""
+        copy = self._copies.get(reached.copy)
+        stays = self._rules.action == "replicate"
+        if copy is None or copy.state is State.STOPPING:
+            return  # preempted at the same time: it crosses again when it goes on
+        if copy.state is State.CANCELLED:
+            if not stays:  # it has stopped there, and the cancellation will find nothing
+                copy.received = reached.received
+                self._end(copy, Event.CONFIRMED, LOST)
+            return
+        copy.received = reached.received
+        if not stays:
+            self._pools[copy.pool].take_server(copy.server)
+        self._cross(copy)
+        self._dispatch()
+
+    def _cross(self, copy: Copy) -> None:
+        """Do what the rules say of a copy that has reached its threshold: in service, or about to start."""
+        targets = self._targets(copy)
+        target = targets[self._choose(len(targets))] if len(targets) > 1 else targets[0] if targets else None
+        if self._rules.action == "replicate":
+            if target is not None:
+                self._pair(copy, target)
+        elif target is not None:
+            self.reroutes += 1
+            self._move(copy, target)
+        else:  # the other pools have died meanwhile
+            copy.become(Event.STOP)
+            self._rejoin(copy)
+
+    def _work(self, copy: Copy) -> float:
+        """Return the work done on a copy that the next one need not do."""
+        if not self._rules.carry_over:
+            return 0.0
+        return copy.done_work + copy.received * self._pools[copy.pool].speeds[copy.job.enter.kind]
+
+    def _move(self, copy: Copy, target: int) -> None:
+        """Have a job start afresh in another pool."""
+        copy.job.past += copy.received
+        self._end(copy, Event.REROUTE, REROUTED)
+        self._join(copy.job, target, self._work(copy))
+
+    # --- replicas ---
+
+    def _pair(self, copy: Copy, target: int) -> None:
+        """Start a replica, or have the job wait until both copies can be served at once."""
+        server = self._available(target)
+        if copy.state is State.SERVED:
+            if server is not None:
+                copy.become(Event.PAIR)
+                self._replicate(copy, target, server)
+            else:
+                copy.target = target
+                self._halt(copy, waits=True)
+                self._pools[copy.pool].take_server(copy.server)
+        elif server is not None:
+            copy.become(Event.START_PAIR)
+            self._serve(copy, self._pools[copy.pool].idle.popleft(), inf)
+            self._replicate(copy, target, server)
+        else:
+            copy.target = target
+            self._await_pair(copy)
+
+    def _await_pair(self, copy: Copy) -> None:
+        copy.become(Event.AWAIT)
+        copy.since = self.env.now
+        self._pairs.append(copy)
+
+    def _replicate(self, copy: Copy, target: int, server: int) -> None:
+        self.replicas += 1
+        replica = self._make(copy.job, target, self._work(copy))
+        replica.become(Event.START_PAIR)
+        replica.original = False
+        replica.base = copy.received
+        copy.partner, replica.partner = replica, copy
+        self._serve(replica, server, inf)
+
+    def _available(self, pool: int) -> int | None:
+        """Take a server for a pair: an idle one, or the one of a job that is preempted; None if all serve pairs."""
+        queue = self._pools[pool]
+        if queue.idle:
+            return queue.idle.popleft()
+        copy = queue.preemptible()
+        if copy is None:
+            return None
+        self.preemptions += 1
+        copy.preemptions += 1
+        del queue.serving[copy.server]
+        self._halt(copy, waits=False)
+        return copy.server
+
+    def _halt(self, copy: Copy, waits: bool) -> None:
+        """Have a copy's server stop, for the copy to go on later."""
+        copy.become(Event.STOP)
+        copy.waits = waits
+        self.env.send(Stop(copy.server, self.address, copy.number))
+
+    def _start_pairs(self) -> None:
+        """Start the pairs that have waited for two servers, the first first."""
+        for copy in list(self._pairs):
+            assert copy.target is not None
+            if not self._pools[copy.pool].has_room or not self._pools[copy.target].has_room:
+                continue
+            self._pairs.remove(copy)
+            copy.wait += self.env.now - copy.since
+            mine, theirs = self._available(copy.pool), self._available(copy.target)
+            assert mine is not None
+            assert theirs is not None
+            copy.become(Event.START_PAIR)
+            self._serve(copy, mine, inf)
+            self._replicate(copy, copy.target, theirs)
+
+    def on_stopped(self, stopped: Stopped) -> None:
+        """Put a copy where it goes on from, or note that its cancellation has taken effect."""
+        copy = self._copies.get(stopped.copy)
+        if copy is None:
+            return
+        copy.received = stopped.received
+        if copy.state is State.CANCELLED:
+            self._end(copy, Event.CONFIRMED, LOST)
+            return
+        del self._copies[copy.number]
+        if copy.waits:
+            self._await_pair(copy)
+        else:
+            self._rejoin(copy)
+        self._dispatch()
+
+    # --- ends ---
+
+    def on_served(self, served: Served) -> None:
+        """Note that a copy is done: its job is done with the first."""
+        copy = self._copies.get(served.copy)
+        if copy is None:
+            return
+        copy.received = served.received
+        job = copy.job
+        if job.done:
+            copy.met = MET_DONE
+            self._end(copy, Event.TOO_LATE, LOST)
+            return
+        job.done = True
+        copy.met = NOT_CANCELLED  # a replica whose original has died was, but is the first to finish all the same
+        copy.cancelled = nan
+        queue = self._pools[copy.pool]
+        if queue.serving.get(copy.server) is copy:
+            queue.take_server(copy.server)
+        self._end(copy, Event.FINISH, WON)
+        wait = job.waited + sum(other.wait for other in job.copies)
+        for other in list(job.copies):
+            self._cancel(other)
+        self.env.send(
+            Left(
+                job.dispatcher,
+                self.address,
+                job.number,
+                served.sender,
+                job.made,
+                wait,
+                job.past + copy.base + copy.received,
+            )
+        )
+        self._dispatch()
+
+    def _cancel(self, copy: Copy) -> None:
+        """Take back a copy, wherever it is."""
+        if copy.state is State.CANCELLED:
+            return
+        copy.met = _MET[copy.state]
+        copy.cancelled = self.env.now
+        if copy.state in (State.SERVED, State.PAIRED):
+            self._pools[copy.pool].take_server(copy.server)
+            self.env.send(Stop(copy.server, self.address, copy.number))
+            copy.become(Event.CANCEL)
+        elif copy.state is State.STOPPING:
+            copy.become(Event.CANCEL)
+        else:
+            self._leave_line(copy)
+            self._end(copy, Event.DISCARD, LOST)
+
+    def _leave_line(self, copy: Copy) -> None:
+        (self._pairs if copy.state is State.WAITING else self._pools[copy.pool].line).remove(copy)
+        copy.wait += self.env.now - copy.since
+
+    def _end(self, copy: Copy, event: Event, fate: int) -> None:
+        """End the life of a copy, and tell its job's dispatcher."""
+        copy.become(event)
+        assert copy.state not in OPEN
+        self._copies.pop(copy.number, None)
+        job = copy.job
+        job.copies.remove(copy)
+        job.waited += copy.wait
+        self.env.send(
+            CopyEnded(
+                job.dispatcher,
+                self.address,
+                job.number,
+                copy.order,
+                self._pools[copy.pool].index,
+                copy.server,
+                copy.wait,
+                copy.received,
+                copy.preemptions,
+                fate,
+                copy.met,
+                self.env.now - copy.cancelled,
+            )
+        )
+
+    # --- deaths ---
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Go on without servers ``first`` to ``last``: what they had starts again, at the head of its queue."""
+        lost = [copy for copy in self._copies.values() if first <= copy.server <= last]
+        for pool in self._pools:
+            pool.forget(first, last)
+        for copy in sorted(lost, key=lambda copy: -copy.joined):
+            self._lose(copy, copy.partner in lost)
+        for number in range(len(self._pools)):
+            target = self._next(number)
+            if target is not None:
+                self._leave_dead(number, target)
+        self._dispatch()
+
+    def _lose(self, copy: Copy, both: bool) -> None:
+        """Note that the server of a copy has died; ``both``: that of its partner as well."""
+        job, partner, state = copy.job, copy.partner, copy.state
+        copy.received = nan
+        self._end(copy, Event.LOSE, DIED)
+        if job.done or state is State.CANCELLED:
+            return
+        if state is State.PAIRED and partner is not None and not both:
+            if copy.original:
+                self._cancel(partner)
+            else:
+                self._halt(partner, waits=False)
+                self._pools[partner.pool].take_server(partner.server)
+        if copy.original:
+            again = self._make(job, copy.pool, copy.done_work)
+            again.joined = copy.joined
+            again.since = self.env.now
+            self._pools[copy.pool].line.appendleft(again)
+
+    def _leave_dead(self, number: int, target: int) -> None:
+        """Move what waits in a pool whose last server has died, and have pairs not wait for it."""
+        pool = self._pools[number]
+        if pool.alive:
+            return
+        for copy in [copy for copy in self._pairs if copy.target == number]:
+            self._leave_line(copy)
+            self._rejoin(copy)
+        for copy in [*pool.line, *(copy for copy in self._pairs if copy.pool == number)]:
+            self._leave_line(copy)
+            self._move(copy, target)

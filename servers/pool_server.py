@@ -1,0 +1,88 @@
+"""A server of a pool with a central queue: it has no queue of its own, and serves what the pool agent sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import ClassVar
+
+from servers.server import QueueLengthMeter
+from testbed.agent import Agent, Environment, Timer
+from testbed.protocol import Message, Reached, Serve, Served, Stop, Stopped
+
+
+class PoolServer(Agent):
+    """Serves one copy of a job at a time, from where it was left, until it is done, at its threshold, or stopped.
+
+    ``speeds[k]`` is the speed for type-k jobs; 0 where they can't be served here. ``queue_length`` is 1 while it
+    serves, else 0. Deadlines chain: threshold and completion are both counted from the start of the service.
+    """
+
+    HANDLES: ClassVar[dict[type[Message], str]] = {Serve: "on_serve", Stop: "on_stop"}
+
+    def __init__(self, env: Environment, address: int, *, speeds: Sequence[float], meter: QueueLengthMeter) -> None:
+        super().__init__(env, address)
+        self.queue_length = 0
+        self._slownesses = [1.0 / speed if speed else inf for speed in speeds]
+        self._meter = meter
+        self._serving: Serve
+        self._started = 0.0
+        self._whole = 0.0  # processing time of the copy in service, what it has received included
+        self._crossed = False
+        self._timer: Timer | None = None
+
+    def on_serve(self, serve: Serve) -> None:
+        """Begin a service, or go on with it."""
+        self._serving = serve
+        now = self._started = self.env.now
+        self._whole = whole = serve.size * self._slownesses[serve.kind] if serve.size else 0.0
+        self.queue_length = 1
+        self._meter.change(0, 1, now)
+        self._crossed = False
+        self._timer = None
+        if whole <= serve.threshold:  # completion wins ties
+            self._finish_after(whole)
+        else:
+            self._timer = self.env.call_at(now + (serve.threshold - serve.received), self._on_threshold)
+
+    def _finish_after(self, received: float) -> None:
+        if received < inf:
+            self._timer = self.env.call_at(self._started + (received - self._serving.received), self._on_finish)
+
+    def _on_threshold(self) -> None:
+        serve = self._serving
+        if serve.goes_on:
+            self._crossed = True
+            self._finish_after(self._whole)
+        else:
+            self._end()
+        self.env.send(Reached(serve.sender, self.address, serve.copy, serve.threshold))
+
+    def _on_finish(self) -> None:
+        self._end()
+        self.env.send(Served(self._serving.sender, self.address, self._serving.copy, self._whole))
+
+    def on_stop(self, stop: Stop) -> None:
+        """Stop the service of a copy, if it is still here."""
+        serve = self._serving
+        if not self.queue_length or serve.copy != stop.copy:
+            return
+        received = serve.received + (self.env.now - self._started)
+        if received >= self._whole:  # the timer is late: it has ended before
+            self._on_finish()
+        elif received >= serve.threshold and not self._crossed:
+            self._on_threshold()
+            if serve.goes_on:
+                self._stopped(received)
+        else:
+            self._stopped(received)
+
+    def _stopped(self, received: float) -> None:
+        self._end()
+        self.env.send(Stopped(self._serving.sender, self.address, self._serving.copy, received))
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.queue_length = 0
+        self._meter.change(1, 0, self.env.now)
