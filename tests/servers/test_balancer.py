@@ -1,16 +1,10 @@
-"""Servers that move tasks under arbitrary delays, reorderings between pairs of agents, and crashes.
-
-The network here keeps messages in order between two agents and promises nothing else: any channel may be as slow as it
-likes. When the servers of a group die, a prefix of what each had sent to each survivor still arrives, the survivor is
-told of the death after it, and what is sent to the dead vanishes. That is all that sockets promise.
-"""
+"""Servers that move tasks under arbitrary delays, reorderings between pairs of agents, and crashes."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,13 +16,9 @@ from dispatchers.registry import policies
 from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
 from servers.server import Server
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
-from testbed.agent import Timer
 from testbed.measure.records import COMPLETED, JobRecords, Occupancy
 from testbed.protocol import Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
-from testbed.streams import Stream, generator
-
-WILD_STEPS = 1500  # messages and timers in any order; from then on messages come before timers, so that a run ends
-MOST_STEPS = 60_000
+from testbed.testing.network import Network
 
 
 @dataclass(frozen=True)
@@ -51,32 +41,10 @@ class Case:
     seed: int = 0
 
 
-class Environment:
-    lateness = 0.0
-
-    def __init__(self, network: Network, address: int) -> None:
-        self._network = network
-        self._address = address
-
-    @property
-    def now(self) -> float:
-        return self._network.now
-
-    def send(self, message: Message) -> None:
-        assert message.sender == self._address
-        self._network.send(message)
-
-    def call_at(self, when: float, callback: Any) -> Timer:
-        return self._network.call_at(self._address, when, callback)
-
-    def stream(self, name: str) -> Stream:
-        return Stream(generator(self._network.case.seed, 0, name))
-
-
 class WatchedServer(Server):
     """Notes which tasks it begins to serve."""
 
-    network: Network
+    network: Cluster
 
     def _serve(self, task: Any, wait: float, position: int, now: float) -> None:
         self.network.started[task.job].append(self.address)
@@ -88,20 +56,14 @@ class WatchedServer(Server):
         return [*waiting, self._in_service.job] if self.queue_length else waiting
 
 
-class Network:
+class Cluster(Network):
+    """Servers that move tasks, and dispatchers."""
+
     def __init__(self, case: Case) -> None:
+        super().__init__(case.seed, case.delay)
         self.case = case
-        self.rng = random.Random(case.seed)
-        self.now = 0.0
-        self.heap: list[tuple[float, int, int, Timer]] = []
-        self.order = 0
-        self.channels: dict[tuple[int, int], deque[Message]] = {}
-        self.weights: dict[tuple[int, int], float] = {}
-        self.dead: set[int] = set()
-        self.notices: dict[tuple[int, int], set[int]] = {}  # by group: survivors still to be told
         self.started: dict[int, list[int]] = {job: [] for job in range(case.jobs)}
         self.moves: dict[int, list[int]] = {job: [] for job in range(case.jobs)}
-        self.sent: Counter[type[Message]] = Counter()
         self.moved = self.late = self.arrived = 0
         self.records = JobRecords(1)
         self.tallies = [Occupancy() for _ in range(case.servers)]
@@ -112,7 +74,7 @@ class Network:
             parameters["weights"] = tuple(20.0 ** -(address % 3) for address in range(case.servers))
         self.dispatchers = [
             Dispatcher(
-                Environment(self, case.servers + index),
+                self.environment(case.servers + index),
                 case.servers + index,
                 index=index,
                 servers=case.servers,
@@ -124,13 +86,14 @@ class Network:
             )
             for index in range(case.dispatchers)
         ]
-        self.agents = [*self.servers, *self.dispatchers]
+        for agent in (*self.servers, *self.dispatchers):
+            self.add(agent)
 
     def _server(self, address: int) -> WatchedServer:
         case = self.case
         addresses = range(case.servers, case.servers + case.dispatchers)
         server = WatchedServer(
-            Environment(self, address),
+            self.environment(address),
             address,
             speeds=[1.0],
             meter=self.tallies[address],
@@ -160,124 +123,40 @@ class Network:
         server.attach(balancer)
         return server
 
-    # --- what agents do ---
-
-    def call_at(self, address: int, when: float, callback: Any) -> Timer:
-        timer = Timer(callback)
-        self.order += 1
-        heappush(self.heap, (max(when, self.now), self.order, address, timer))
-        return timer
-
     def send(self, message: Message) -> None:
-        assert message.sender not in self.dead
         if isinstance(message, Steal | Offer | Probe):
             assert message.to != message.sender, "a server asks itself"
-        self.sent[type(message)] += 1
-        if message.to not in self.dead:
-            pair = message.sender, message.to
-            if pair not in self.channels:
-                self.channels[pair] = deque()
-                self.weights[pair] = self.rng.choice([0.003, 0.1, 1.0])
-            self.channels[pair].append(message)
+        super().send(message)
 
-    # --- what happens ---
-
-    def deliver(self, pair: tuple[int, int]) -> None:
-        message = self.channels[pair].popleft()
-        agent = self.agents[message.to]
+    def deliver(self, message: Message) -> None:
         if isinstance(message, Transfer):
             self.moved += len(message.tasks)
-            self.late += len(message.tasks) if agent.queue_length else 0
+            self.late += len(message.tasks) if self.servers[message.to].queue_length else 0
             for task in message.tasks:
                 self.moves[task.job].append(task.moves)
-        if isinstance(message, Done) and message.job in agent.in_system:
-            assert agent.in_system[message.job].at[message.task] == message.sender, "the dispatcher knows where it is"
-        agent.handlers[type(message)](message)
+        if isinstance(message, Done):
+            in_system = self.dispatchers[message.to - self.case.servers].in_system
+            if message.job in in_system:
+                at = in_system[message.job].at[message.task]
+                assert at == message.sender, "the dispatcher knows where it is"
+        super().deliver(message)
 
-    def fire(self) -> None:
-        when, _, address, timer = heappop(self.heap)
-        if address not in self.dead and timer.callback is not None:
-            self.now = max(self.now, when)
-            timer.callback()
-
-    def crash(self, first: int, last: int) -> None:
-        group = set(range(first, last + 1)) - self.dead
-        assert group == set(range(first, last + 1))
-        self.dead |= group
-        for pair, channel in self.channels.items():
-            if pair[1] in self.dead:
-                channel.clear()
-            elif pair[0] in group:
-                for _ in range(self.rng.randint(0, len(channel))):
-                    channel.pop()
-        self.notices[first, last] = {agent.address for agent in self.agents} - self.dead
-        for waiting in self.notices.values():
-            waiting -= group
-
-    def events(self) -> list[tuple[float, Any]]:
-        """What can happen now but for timers: (weight, deed)."""
-        found: list[tuple[float, Any]] = [
-            (self.weights[pair], lambda pair=pair: self.deliver(pair))
-            for pair, channel in self.channels.items()
-            if channel
-        ]
-        for (first, last), waiting in self.notices.items():
-            for address in sorted(waiting):
-                if not any(self.channels.get((dead, address)) for dead in range(first, last + 1)):
-                    found.append((0.3, lambda f=first, t=last, a=address: self.tell(f, t, a)))
-        return found
-
-    def tell(self, first: int, last: int, address: int) -> None:
-        self.notices[first, last].discard(address)
-        self.agents[address].on_lost(first, last)
-
-    # --- a run ---
-
-    def run(self) -> None:
+    def run_case(self) -> None:
         case, rng = self.case, self.rng
         when = 0.0
         for job in range(case.jobs):
             when += rng.expovariate(case.servers * 1.5)
             dispatcher = rng.choice(self.dispatchers)
             size = rng.choice([0.01, 0.1, 1.0, 5.0])
-            self.call_at(dispatcher.address, when, lambda d=dispatcher, j=job, s=size: self.arrive(d, j, s))
-        for agent in self.agents:
-            agent.start()
-        groups = self.groups()
-        crash_at = sorted(rng.randrange(WILD_STEPS // 2) for _ in groups)
-        for step in range(MOST_STEPS):
-            events = self.events()
-            if crash_at and (step >= crash_at[0] or not (events or self.heap)):
-                crash_at.pop(0)
-                self.crash(*groups.pop())
-                continue
-            assert events or self.heap or not any(dispatcher.in_system for dispatcher in self.dispatchers), "stuck"
-            over = self.arrived == case.jobs and not any(dispatcher.in_system for dispatcher in self.dispatchers)
-            if over and not crash_at:
-                while self.heap and self.heap[0][0] <= self.now:
-                    self.fire()
-                events = self.events()
-                if not events:
-                    return
-            wild = step < WILD_STEPS and not over
-            if events and (not self.heap or rng.random() >= (case.delay if wild else 0.05)):
-                rng.choices([deed for _, deed in events], [weight for weight, _ in events])[0]()
-            elif self.heap:
-                self.fire()
-            self.check()
-        raise AssertionError(f"jobs {[sorted(d.in_system) for d in self.dispatchers]} never end")
+            self.call_at(dispatcher.address, when, partial(self.arrive, dispatcher, job, size))
+        self.run(self.groups(case.servers, case.crashes), self.finished, self.check)
 
     def arrive(self, dispatcher: Dispatcher, job: int, size: float) -> None:
         self.arrived += 1
         dispatcher.arrive(job, 0, (size,))
 
-    def groups(self) -> list[tuple[int, int]]:
-        """Choose which nodes die: disjoint ranges of servers, and at least one server is left."""
-        servers = self.case.servers
-        cuts = sorted(self.rng.sample(range(1, servers), min(self.case.crashes, servers - 1)))
-        nodes = [(first, last - 1) for first, last in zip([0, *cuts], [*cuts, servers], strict=True)]
-        self.rng.shuffle(nodes)
-        return nodes[1:]
+    def finished(self) -> bool:
+        return self.arrived == self.case.jobs and not any(dispatcher.in_system for dispatcher in self.dispatchers)
 
     def check(self) -> None:
         """A task is in one place: at a live server, or on its way to one."""
@@ -289,9 +168,9 @@ class Network:
         assert not places or max(places.values()) == 1, f"in two places: {places.most_common(1)}"
 
 
-def check(case: Case) -> Network:
-    network = Network(case)
-    network.run()
+def check(case: Case) -> Cluster:
+    network = Cluster(case)
+    network.run_case()
     columns = network.records.columns()
     assert sorted(columns["job"].tolist()) == list(range(case.jobs)), "each job ends once"
     assert np.all(columns["outcome"] == COMPLETED)
