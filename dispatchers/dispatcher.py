@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from dispatchers.holding import Holding
 from dispatchers.policy import Policy
 from dispatchers.recovery import Recovery
+from dispatchers.static import Rational
 from testbed.agent import Agent, Environment
 from testbed.measure.records import (
     COMPLETED,
@@ -20,6 +21,7 @@ from testbed.measure.records import (
     TaskRecord,
     TaskRecords,
 )
+from testbed.pools import PlacedPool
 from testbed.protocol import (
     Assign,
     Cancel,
@@ -90,7 +92,8 @@ class Dispatcher(Agent):
     dispatches again what dies with servers; ``tasks_move`` says whether servers move tasks among themselves.
 
     ``ledger`` takes the jobs' records, ``tasks`` those of finished tasks. ``holds``: a job of several tasks is placed
-    whole or not at all (dispatchers.holding).
+    whole or not at all (dispatchers.holding). ``pools`` (one by default) and the names of the ``types`` of jobs are
+    there for policies that tell them apart; ``rational`` chooses for jobs of known sizes.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {
@@ -114,10 +117,16 @@ class Dispatcher(Agent):
         recovers: bool = False,
         tasks_move: bool = False,
         holds: bool = False,
+        pools: Sequence[PlacedPool] = (),
+        types: Sequence[str] = ("default",),
+        rational: Rational | None = None,
     ) -> None:
         super().__init__(env, address)
         self.index = index
         self.servers = servers
+        self.pools = pools or (PlacedPool("main", 0, 0, servers, central=False),)
+        self.types = types
+        self.rational = rational
         self.rng = env.stream(f"dispatcher/{index}/choices")
         self.policy = policy(parameters, self)
         self.handlers[ProbeReply] = self.policy.on_probe_reply

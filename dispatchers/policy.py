@@ -18,6 +18,7 @@ A policy that only knows how to place one task is asked for each task of a job i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
@@ -58,6 +59,8 @@ class Policy:
     idle_reports: ClassVar[bool] = False
     #: Whether the policy puts reservations into queues instead of tasks (``on_fetch``).
     reserves: ClassVar[bool] = False
+    #: Whether the policy can place jobs in the central queues of pools (``dispatcher.enter``).
+    enters: ClassVar[bool] = False
 
     def __init__(self, parameters: Any, dispatcher: Dispatcher) -> None:
         self.parameters = parameters
@@ -66,6 +69,18 @@ class Policy:
     @classmethod
     def check(cls, parameters: Any, servers: int) -> None:
         """Raise ValueError, saying what would be right, for parameters that don't fit a cluster of ``servers``."""
+
+    @classmethod
+    def check_pools(cls, parameters: Any, pools: Mapping[str, int], types: Sequence[str]) -> None:
+        """Raise ValueError, saying what would be right, for parameters that don't fit the pools and types of jobs.
+
+        ``pools`` are the numbers of servers by name of the pool, in order, ``types`` the names of the types.
+        """
+
+    @classmethod
+    def copies(cls, parameters: Any) -> int:
+        """Return the most copies of a job that the policy has in the system: a job then has a size for each."""
+        return 1
 
     @classmethod
     def probes_per_job(cls, parameters: Any, servers: int) -> float:

@@ -24,6 +24,7 @@ from dispatchers.policy import Policy
 from dispatchers.power_of_d import PowerOfD
 from dispatchers.random_routing import Random
 from dispatchers.round_robin import RoundRobin
+from dispatchers.static import Static
 
 GROUP = "loadbalance_testbed.policies"
 BUILT_IN: tuple[type[Policy], ...] = (
@@ -38,6 +39,7 @@ BUILT_IN: tuple[type[Policy], ...] = (
     PerTaskPowerOfD,
     PerTaskPowerOfKD,
     LateBinding,
+    Static,
 )
 
 

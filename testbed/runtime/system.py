@@ -114,6 +114,8 @@ def build_dispatcher(
         holds=holds(scenario),
         recovers=scenario.cluster.on_failure == "redispatch",
         tasks_move=scenario.balance is not None,
+        pools=scenario.pools,
+        types=[kind.name for kind in scenario.workload.types],
     )
 
 

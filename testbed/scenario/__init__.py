@@ -14,6 +14,7 @@ from testbed.scenario.settings import (
     Variant,
     WorkloadSettings,
 )
+from testbed.scenario.threshold import Threshold
 from testbed.scenario.variants import variants
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "RunSettings",
     "Scenario",
     "ScenarioError",
+    "Threshold",
     "Variant",
     "WorkloadSettings",
     "decode",

@@ -11,6 +11,7 @@ import numpy as np
 
 from testbed.scenario.document import document_type, to_mapping
 from testbed.scenario.errors import ScenarioError, explain, not_finite, suggestion
+from testbed.scenario.queue_checks import check_queues
 from testbed.scenario.settings import Dispatch, Scenario
 from testbed.scenario.variants import variants
 from testbed.workload.arrivals import Trace
@@ -29,6 +30,7 @@ def check(scenario: Scenario) -> None:
     _check_arrivals(scenario)
     _check_policy(scenario)
     _check_balance(scenario)
+    check_queues(scenario)
     variants(scenario)
 
 
@@ -86,6 +88,11 @@ def _check_policy(scenario: Scenario) -> None:
     try:
         policy.check(parameters, scenario.servers)
         policy.check_tasks(parameters, scenario.servers, scenario.workload.task_numbers.most)
+        policy.check_pools(
+            parameters,
+            {pool.name: pool.servers for pool in scenario.cluster.pools},
+            [kind.name for kind in scenario.workload.types],
+        )
     except ValueError as error:
         raise ScenarioError(str(error), key="dispatch") from None
     if policy.reserves:

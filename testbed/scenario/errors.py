@@ -89,7 +89,8 @@ def not_finite(mapping: object) -> ScenarioError | None:
     """Return an error for the first number in the tables that is infinite or not a number, or key that isn't a text."""
     for steps, value in _leaves(mapping, ()):
         if isinstance(value, float) and not math.isfinite(value):
-            return ScenarioError("must be a finite number", key=dotted(steps), value=value)
+            remedy = ', or "inf" in quotes' if "tau" in steps and value == math.inf else ""
+            return ScenarioError(f"must be a finite number{remedy}", key=dotted(steps), value=value)
         if value is _MISSING:
             return ScenarioError("keys must be texts", key=dotted(steps))
     return None

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from testbed.pools import PlacedPool
+from testbed.scenario.threshold import Threshold
 from testbed.workload.arrivals import ArrivalProcess, Poisson, Trace
 from testbed.workload.distributions import Distribution, Exponential
 from testbed.workload.task_numbers import MOST as MOST_TASKS
@@ -75,6 +77,10 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Annotated[int, Meta(ge=1)] | None,
         Meta(description="most tasks at a server, the one in service included; default: unbounded"),
     ] = None
+    queue: Annotated[
+        Literal["per-server", "central"],
+        Meta(description="a queue at each server, or one for the whole pool, first come, first served"),
+    ] = "per-server"
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -111,8 +117,11 @@ class JobType(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     name: Annotated[str, Meta(pattern=_IDENTIFIER, description="letters, digits, - and _; begins with a letter")]
     probability: Annotated[float, Meta(ge=0, le=1, description="share of the jobs; the shares add up to 1")]
     speed: Annotated[
-        dict[str, Annotated[float, Meta(gt=0)]],
-        Meta(description="how fast servers work on this type, by pool name; pools left out: 1"),
+        dict[str, Annotated[float, Meta(ge=0)]],
+        Meta(
+            description="how fast servers work on this type, by pool name; pools left out: 1; in pools with central "
+            "queues also 0: they can't serve it"
+        ),
     ] = {}
 
 
@@ -130,6 +139,13 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     size: Annotated[Distribution, Meta(description="service requirement of a task, in time units at speed 1")] = (
         Exponential()
     )
+    dependence: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | Literal["identical", "independent"],
+        Meta(
+            description="of a job's sizes in the pools with central queues, and of its copies under policies that make "
+            "copies; a number: the probability that they are identical, being independent otherwise"
+        ),
+    ] = "identical"
     tasks: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_TASKS)] | RandomNumbers,
         Meta(description="tasks of a job, or the law of their number; a job is done with its last task"),
@@ -237,6 +253,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     balance: Annotated[
         Balance | None, Meta(description="how servers move waiting tasks among themselves; default: not at all")
     ] = None
+    threshold: Annotated[
+        Threshold | None, Meta(description="when jobs in central queues move, or are replicated; default: never")
+    ] = None
     variants: Annotated[
         list[Variant],
         Meta(
@@ -273,6 +292,21 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         return sum(pool.servers for pool in self.cluster.pools)
 
     @property
+    def pools(self) -> list[PlacedPool]:
+        """The pools, in order: servers have the addresses 0..N-1, pool by pool."""
+        pools = self.cluster.pools
+        starts = accumulate((pool.servers for pool in pools), initial=0)
+        return [
+            PlacedPool(pool.name, index, first, pool.servers, pool.queue == "central")
+            for index, (pool, first) in enumerate(zip(pools, starts, strict=False))
+        ]
+
+    @property
+    def central_pools(self) -> list[PlacedPool]:
+        """The pools with a central queue, in order: a job has a size in each of them."""
+        return [pool for pool in self.pools if pool.central]
+
+    @property
     def rate(self) -> float:
         """Jobs per time unit for the whole cluster."""
         workload = self.workload
@@ -304,7 +338,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     def service_rate(self, kind: int, server: int) -> float:
         """Return the speed of a server, 0..N-1 in the order of the pools, for the job type with index ``kind``."""
-        for pool, end in zip(self.cluster.pools, accumulate(p.servers for p in self.cluster.pools), strict=True):
-            if 0 <= server < end:
+        for pool in self.pools:
+            if 0 <= server - pool.first < pool.servers:
                 return self.workload.types[kind].speed.get(pool.name, 1.0)
         raise IndexError(f"there is no server {server}: servers are 0 to {self.servers - 1}")

@@ -45,8 +45,13 @@ def variants(scenario: Scenario) -> list[tuple[str, Scenario]]:
 
 
 def own_name(scenario: Scenario) -> str:
-    """Return the name under which a scenario itself runs: its policy's, with that of its servers: random+stealing."""
-    return scenario.dispatch.policy + (f"+{scenario.balance.policy}" if scenario.balance is not None else "")
+    """Return the name under which a scenario itself runs: its policy's, with what moves jobs: random+stealing."""
+    parts = [scenario.dispatch.policy]
+    if scenario.balance is not None:
+        parts.append(scenario.balance.policy)
+    if scenario.threshold is not None:
+        parts.append(scenario.threshold.action)
+    return "+".join(parts)
 
 
 def with_settings(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:

@@ -75,7 +75,7 @@ SLIPS = [
     ("load = 0.8", "load = 0", "workload.load = 0: must be a number above 0 (arrival rate of work per server: "),
     ("warmup = 50", "warmup = nan", "run.warmup = nan: must be a finite number"),
     ("load = 0.8", "load = inf", "workload.load = inf: must be a finite number"),
-    ("main = 1.0", "main = 1.0, spare = -2", "workload.types[0].speed.spare = -2: must be a number above 0 ("),
+    ("main = 1.0", "main = 1.0, spare = -2", "workload.types[0].speed.spare = -2: must be a number of at least 0 ("),
     ("mean = 1.0", "mean = -1.0", "workload.size.mean = -1.0: must be a number above 0 ("),
     ("d = 2", "d = 0", "dispatch.d = 0: must be a number of at least 1 ("),
     ("nodes = 2", "nodes = 45", "cluster.nodes = 45: must be at most the number of servers, 44"),
