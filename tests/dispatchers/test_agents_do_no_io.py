@@ -13,7 +13,14 @@ FORBIDDEN = {
     *("multiprocessing", "datetime", "secrets", "uuid", "numpy.random"),
 }
 #: The parts of the workbench that agents stand on; the dependencies point one way.
-ALLOWED = {"testbed.agent", "testbed.copy_life", "testbed.measure.records", "testbed.protocol", "testbed.streams"}
+ALLOWED = {
+    "testbed.agent",
+    "testbed.copy_life",
+    "testbed.measure.records",
+    "testbed.pools",
+    "testbed.protocol",
+    "testbed.streams",
+}
 MODULES = sorted(path for package in (dispatchers, servers) for path in Path(package.__path__[0]).rglob("*.py"))
 
 
