@@ -11,7 +11,6 @@ from testbed.measure.checks import Nominal
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.predict import stability_bound
 from testbed.theory.relaxation import relaxation_time
-from testbed.workload.arrivals import Trace
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -26,15 +25,16 @@ def nominal(scenario: Scenario) -> Nominal:
     per_pool = [[kind.speed.get(pool.name, 1.0) for kind in kinds] for pool in scenario.cluster.pools]
     same = all(speeds == per_pool[0] for speeds in per_pool)
     slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True)]
-    size_mean, size_second = workload.mean_size, workload.size.second_moment
-    if isinstance(workload.arrivals, Trace) and workload.arrivals.recording.size is not None:
-        size_second = float(np.mean(workload.arrivals.recording.size**2))
+    size_mean, size_second = scenario.mean_size, workload.size.second_moment
+    recorded = scenario.recorded_sizes
+    if recorded is not None:
+        size_second = float(np.mean(recorded**2))
     dispersion = gaps.scv if gaps is not None else None
     # The types' speeds are those of all tasks of a job together: work = slowness * (sum of K sizes).
     numbers = workload.task_numbers
-    mean = sum(p * s for p, s in slowness) * workload.mean_work
+    mean = sum(p * s for p, s in slowness) * scenario.mean_work
     variance = numbers.mean * (size_second - size_mean**2 + size_mean**2 * numbers.mean * numbers.scv)
-    second = sum(p * s * s for p, s in slowness) * (variance + workload.mean_work**2)
+    second = sum(p * s * s for p, s in slowness) * (variance + scenario.mean_work**2)
     policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
     probes = sum(
         share * policy.mean_probes(parameters, scenario.servers, int(tasks))

@@ -131,6 +131,9 @@ def build_workload(scenario: Scenario, replication: int) -> Workload:
         replication,
         type_names=[kind.name for kind in scenario.workload.types],
         tasks=scenario.workload.task_numbers,
+        replicas=scenario.replicas,
+        dependence=scenario.workload.dependence,
+        pools=[pool.name for pool in scenario.central_pools],
     )
 
 

@@ -180,11 +180,12 @@ def _check_arrivals(scenario: Scenario) -> None:
         raise ScenarioError(
             "missing; give workload.load (work per server) or workload.rate (jobs per time unit)", key="workload.load"
         )
-    if workload.task_numbers.most > 1 and isinstance(arrivals, Trace) and arrivals.recording.size is not None:
+    recorded = _computed(lambda: scenario.recorded_sizes, "workload.arrivals")
+    if workload.task_numbers.most > 1 and recorded is not None:
         raise ScenarioError(
             "the trace has a size for each job, so that a job has one task; leave tasks out", key="workload.tasks"
         )
-    mean_size = _computed(lambda: workload.mean_size, "workload.size")
+    mean_size = _computed(lambda: scenario.mean_size, "workload.size")
     if not 0 < mean_size < math.inf:
         raise ScenarioError(f"the mean size must be positive and finite, not {mean_size:g}", key="workload.size")
     if not (0 < scenario.rate < math.inf and 0 < scenario.load < math.inf):

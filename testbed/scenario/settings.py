@@ -20,8 +20,10 @@ from testbed.pools import PlacedPool
 from testbed.scenario.threshold import Threshold
 from testbed.workload.arrivals import ArrivalProcess, Poisson, Trace
 from testbed.workload.distributions import Distribution, Exponential
+from testbed.workload.law import FloatArray
 from testbed.workload.task_numbers import MOST as MOST_TASKS
 from testbed.workload.task_numbers import FixedNumber, RandomNumbers, TaskNumbers
+from testbed.workload.workload import recorded_sizes
 
 #: With warmup = "auto" this share of the duration is run ahead of it; MSER-5 then chooses the cut.
 AUTO_WARMUP_SHARE = 0.2
@@ -155,21 +157,9 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     ] = msgspec.field(default_factory=lambda: [JobType(name="default", probability=1.0)])
 
     @property
-    def mean_size(self) -> float:
-        """Mean size of a task, in time units: of the recorded sizes if the arrivals are a trace that has them."""
-        if isinstance(self.arrivals, Trace) and self.arrivals.recording.size is not None:
-            return float(self.arrivals.recording.size.mean())
-        return self.size.mean
-
-    @property
     def task_numbers(self) -> TaskNumbers:
         """The law of the number of tasks of a job."""
         return FixedNumber(value=self.tasks) if isinstance(self.tasks, int) else self.tasks
-
-    @property
-    def mean_work(self) -> float:
-        """Mean size of all tasks of a job together, in time units."""
-        return self.mean_size * self.task_numbers.mean
 
 
 class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -307,13 +297,44 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         return [pool for pool in self.pools if pool.central]
 
     @property
+    def replicas(self) -> int:
+        """How many sizes a job of one task has: one for each central queue, or for each copy that the policy makes."""
+        from dispatchers.registry import policies
+
+        copies = policies()[self.dispatch.policy].copies(self.dispatch.parameters)
+        return max(copies, len(self.central_pools))
+
+    @property
+    def recorded_sizes(self) -> FloatArray | None:
+        """The sizes in the arrivals' trace, shape (jobs,) or (jobs, replicas); None if sizes are drawn.
+
+        Raises ValueError where the trace's sizes are unfit.
+        """
+        workload = self.workload
+        if not isinstance(workload.arrivals, Trace):
+            return None
+        pools = [pool.name for pool in self.central_pools]
+        return recorded_sizes(workload.arrivals, self.replicas, workload.dependence, pools)
+
+    @property
+    def mean_size(self) -> float:
+        """Mean size of a task, in time units: of the recorded sizes if the arrivals are a trace that has them."""
+        recorded = self.recorded_sizes
+        return self.workload.size.mean if recorded is None else float(recorded.mean())
+
+    @property
+    def mean_work(self) -> float:
+        """Mean size of all tasks of a job together, in time units."""
+        return self.mean_size * self.workload.task_numbers.mean
+
+    @property
     def rate(self) -> float:
         """Jobs per time unit for the whole cluster."""
         workload = self.workload
         if workload.rate is not None:
             return workload.rate
         if workload.load is not None:
-            return workload.load * self.servers / workload.mean_work
+            return workload.load * self.servers / self.mean_work
         natural = workload.arrivals.natural_rate
         assert natural is not None, "a valid scenario has a rate"
         return natural
@@ -323,7 +344,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """Arrival rate of work per server, in time units of service per time unit: rate * tasks * mean size / N."""
         if self.workload.load is not None:
             return self.workload.load
-        return self.rate * self.workload.mean_work / self.servers
+        return self.rate * self.mean_work / self.servers
 
     @property
     def horizon(self) -> float:

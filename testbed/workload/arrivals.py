@@ -161,6 +161,8 @@ class MarkovModulatedPoisson(Process, frozen=True, tag="mmpp"):
 class Trace(Process, frozen=True, tag="trace", dict=True):
     """Arrivals from a recording in a CSV or Parquet file, and the jobs' sizes and types if it has those columns.
 
+    A job's sizes in pools with central queues may stand in columns called ``size_`` and the pool's name.
+
     Time is counted from the first arrival. The file's times are time units, unless the scenario gives a rate: then they
     are stretched to it. The file is read when it is first needed, and once; whatever is wrong with it is a ValueError.
     """

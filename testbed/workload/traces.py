@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from testbed.workload.tables import column_of, number_column, read_table
 IntArray = npt.NDArray[np.int64]
 
 SAMPLE = "sample"  # the name in a scenario of the recording that is shipped
+PER_POOL = "size_"  # and a pool's name: the column of the sizes that jobs have there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +27,21 @@ class Recording:
     arrival: FloatArray  # counted from the first arrival
     size: FloatArray | None
     type: tuple[str | int | None, ...] | None  # as in the file: names or indices
+    sizes_by_pool: Any  # a pyarrow.Table: the columns whose names begin like those of sizes in pools
+    _read: dict[tuple[str, ...], FloatArray] = dataclasses.field(default_factory=dict)
+
+    def sizes(self, pools: Sequence[str]) -> FloatArray | None:
+        """Return the sizes of the jobs in each of ``pools``, shape (jobs, pools); None if none has a column.
+
+        Raises ValueError, naming column and row, when only some have one, and for what is no size.
+        """
+        names = tuple(pools)
+        if not any(PER_POOL + name in self.sizes_by_pool.column_names for name in names):
+            return None
+        if names not in self._read:
+            columns = [_size_column(self.sizes_by_pool, self.file, PER_POOL + name) for name in names]
+            self._read[names] = np.column_stack(columns)
+        return self._read[names]
 
     @property
     def period(self) -> float:
@@ -87,12 +104,18 @@ def read_recording(file: str, arrival: str, size: str, type_: str, optional: Col
         raise ValueError(f"{file}: all arrivals in column '{arrival}' are at {times[0]}")
     sizes = None
     if size in table.column_names or "size" not in optional:
-        sizes = number_column(table, file, size)
-        negative = np.flatnonzero(sizes < 0)
-        if len(negative):
-            row = int(negative[0])
-            raise ValueError(f"{file}: column '{size}' must be at least 0, but row {row + 1} is {sizes[row]}")
+        sizes = _size_column(table, file, size)
     types = None
     if type_ in table.column_names or "type" not in optional:
         types = tuple(column_of(table, file, type_).to_pylist())
-    return Recording(file, times - times[0], sizes, types)
+    by_pool = table.select([name for name in table.column_names if name.startswith(PER_POOL)])
+    return Recording(file, times - times[0], sizes, types, by_pool)
+
+
+def _size_column(table: Any, file: str, name: str) -> FloatArray:
+    sizes = number_column(table, file, name)
+    negative = np.flatnonzero(sizes < 0)
+    if len(negative):
+        row = int(negative[0])
+        raise ValueError(f"{file}: column '{name}' must be at least 0, but row {row + 1} is {sizes[row]}")
+    return sizes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from testbed.workload.law import FloatArray
 from testbed.workload.task_numbers import FixedNumber, TaskNumbers
 
 IntArray = npt.NDArray[np.int64]
+
+Dependence = float | Literal["identical", "independent"]
 
 ONE_TASK = FixedNumber(value=1)
 _NO_SIZES = np.empty(0)
@@ -31,7 +34,7 @@ class Block:
     job: IntArray  # number of the job, from 0
     arrival: FloatArray  # intended arrival time, in time units
     kind: IntArray  # index of its type
-    size: FloatArray  # (tasks of all jobs,): of each job's tasks, in time units at speed 1
+    size: FloatArray  # (tasks of all jobs,) of each job's tasks, or (jobs, replicas); in time units at speed 1
     dispatcher: IntArray  # index of the dispatcher that receives it
     tasks: IntArray  # how many it has
 
@@ -52,9 +55,11 @@ class Block:
         )
 
     def sizes(self) -> Iterator[Sequence[float]]:
-        """Yield the sizes of each job's tasks."""
+        """Yield the sizes of each job's tasks, or replicas."""
         flat = self.size.tolist()
-        if len(flat) == len(self.job):
+        if self.size.ndim == 2:
+            yield from flat
+        elif len(flat) == len(self.job):
             yield from zip(flat)
         else:
             start = 0
@@ -77,6 +82,10 @@ class Workload:
     leaves the others as they are: two policies, cluster sizes or size laws meet the same arrivals. Every dispatcher
     generates all jobs and picks its own; a uniformly random choice makes D Poisson streams out of one.
 
+    A job of one task may have several *replicas*, each with a size: for each pool that it may be served in, or for each
+    of its copies. The first replica's sizes are those that the job would have without others, so that all policies meet
+    the same sizes. The k-th one's come from a stream of their own, drawn whether or not they turn out identical.
+
     Args:
         arrivals: the arrival process of the whole cluster.
         size: law of the sizes; not used if ``arrivals`` is a trace with sizes.
@@ -86,7 +95,11 @@ class Workload:
         seed: the run's seed.
         replication: index of the replication.
         type_names: names of the types, by which a trace may call them; by default they have only indices.
-        tasks: law of the number of tasks of a job; one where a trace has sizes.
+        tasks: law of the number of tasks of a job; one where a trace has sizes, and with replicas.
+        replicas: how many sizes a job has.
+        dependence: of a job's sizes: "identical", "independent", or the probability that they are identical, being
+            independent otherwise.
+        pools: names of the pools that the sizes are for, by which a trace may have them.
 
     Raises ValueError for arguments out of range, and for a trace that can't be read.
     """
@@ -102,6 +115,9 @@ class Workload:
         replication: int,
         type_names: Sequence[str] | None = None,
         tasks: TaskNumbers = ONE_TASK,
+        replicas: int = 1,
+        dependence: Dependence = "identical",
+        pools: Sequence[str] = (),
     ) -> None:
         probabilities = np.array(type_probabilities, dtype=np.float64)
         if not len(probabilities) or not (probabilities >= 0).all() or abs(math.fsum(probabilities) - 1) > 1e-9:
@@ -122,11 +138,15 @@ class Workload:
         self._dispatchers = dispatchers
         self._seed = seed
         self._replication = replication
+        if replicas < 1 or (replicas > 1 and tasks.most > 1):
+            raise ValueError(f"a job of one task has one size or more, but is to have {replicas}")
+        self._replicas = replicas
+        self._identical = identical_probability(dependence)
         self._recorded_sizes: FloatArray | None = None
         self._recorded_kinds: IntArray | None = None
         if isinstance(arrivals, Trace):
             names = type_names if type_names is not None else [str(i) for i in range(len(probabilities))]
-            self._recorded_sizes = arrivals.recording.size
+            self._recorded_sizes = recorded_sizes(arrivals, replicas, dependence, pools)
             self._recorded_kinds = arrivals.recording.type_indices(names)
             if self._recorded_sizes is not None and tasks.most > 1:
                 raise ValueError("the trace has a size for each job, so that a job has one task")
@@ -170,6 +190,9 @@ class Workload:
             generator(self._seed, self._replication, name)
             for name in ("arrivals", "sizes", "types", "dispatchers", "tasks")
         )
+        # Of each replica but the first; a child of a stream depends on its index, not on how many there are.
+        replica_sizes = generator(self._seed, self._replication, "replica sizes").spawn(self._replicas - 1)
+        coins = generator(self._seed, self._replication, "dependence")
         stream = self._arrivals.stream(self._rate, arrivals)
         first = 0
         while True:
@@ -185,11 +208,29 @@ class Workload:
             dispatcher = (dispatchers.random(_DRAWN)[:n] * self._dispatchers).astype(np.int64)
             tasks = self._tasks.sample(numbers, _DRAWN)[:n]
             if self._recorded_sizes is None:
-                yield from self._with_sizes(Block(job, arrival, kind, _NO_SIZES, dispatcher, tasks), sizes)
+                blocks = self._with_sizes(Block(job, arrival, kind, _NO_SIZES, dispatcher, tasks), sizes)
+                if self._replicas == 1:
+                    yield from blocks
+                else:
+                    (block,) = blocks  # one task each: not more than fit into one
+                    yield dataclasses.replace(block, size=self._with_replicas(block.size, replica_sizes, coins))
             else:
                 recorded = self._recorded_sizes[job % len(self._recorded_sizes)]
                 yield Block(job, arrival, kind, recorded, dispatcher, tasks)
             first += n
+
+    def _with_replicas(
+        self, first: FloatArray, sizes: Sequence[np.random.Generator], coins: np.random.Generator
+    ) -> FloatArray:
+        """Return the sizes of all replicas, shape (jobs, replicas), of which ``first`` are the first ones'."""
+        if self._identical == 1:
+            return np.repeat(first[:, None], self._replicas, axis=1)
+        n = len(first)
+        others = [self._size.sample(rng, _DRAWN)[:n] for rng in sizes]
+        if self._identical > 0:
+            same = coins.random(_DRAWN)[:n] < self._identical
+            others = [np.where(same, first, other) for other in others]
+        return np.column_stack([first, *others])
 
     def _with_sizes(self, block: Block, rng: np.random.Generator) -> Iterator[Block]:
         """Yield the block with its sizes drawn, _DRAWN at a time, in pieces of about _TASKS tasks."""
@@ -212,3 +253,34 @@ class Workload:
             )
             left = size[wanted:]
             start, drawn = stop, int(ends[stop - 1])
+
+
+def identical_probability(dependence: Dependence) -> float:
+    """Return the probability that a job's sizes are identical. Raises ValueError if that is none."""
+    if isinstance(dependence, str):
+        return 1.0 if dependence == "identical" else 0.0
+    if not 0 <= dependence <= 1:
+        raise ValueError(f"dependence must be the probability of identical sizes, from 0 to 1, but is {dependence}")
+    return dependence
+
+
+def recorded_sizes(trace: Trace, replicas: int, dependence: Dependence, pools: Sequence[str]) -> FloatArray | None:
+    """Return the sizes that a trace has for its jobs, shape (jobs,) or (jobs, replicas); None if they are to be drawn.
+
+    Raises ValueError when the file's sizes are unfit, and when it has them and ``dependence`` says something else.
+    """
+    recording = trace.recording
+    by_pool = recording.sizes(pools)
+    if by_pool is not None:
+        if identical_probability(dependence) < 1:
+            raise ValueError("the trace has the sizes in each pool, dependent as they are: leave dependence out")
+        return by_pool if len(pools) > 1 else by_pool[:, 0]
+    size = recording.size
+    if size is None or replicas == 1:
+        return size
+    if identical_probability(dependence) < 1:
+        raise ValueError(
+            "the trace has one size for each job: leave dependence out, or give the trace a column "
+            "size_<pool> for each pool"
+        )
+    return np.repeat(size[:, None], replicas, axis=1)

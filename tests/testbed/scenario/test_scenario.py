@@ -202,7 +202,7 @@ def test_a_trace_has_a_rate_and_sizes_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("arrival,size,type\n10,1,a\n11,2,b\n12,2,a\n13,1,a\n")
     trace = {"kind": "trace", "file": str(tmp_path / "t.csv"), "repeat": True}
     scenario = small(**{"workload.arrivals": trace, "workload.load": None})
-    assert scenario.workload.mean_size == 1.5
+    assert scenario.mean_size == 1.5
     assert scenario.rate == 1.0
     assert scenario.load == pytest.approx(1.5 / 5)
     assert scenario.with_settings({"workload.load": 0.6}).rate == pytest.approx(0.6 * 5 / 1.5)
@@ -249,7 +249,7 @@ def test_the_load_counts_all_tasks_of_a_job():
         assert several.load == 0.8
         assert several.rate == pytest.approx(base.rate / mean)
         by_rate = several.with_settings({"workload.rate": 2.0})
-        assert by_rate.load == pytest.approx(2.0 * mean * base.workload.mean_size / base.servers)
+        assert by_rate.load == pytest.approx(2.0 * mean * base.mean_size / base.servers)
 
 
 @pytest.mark.parametrize(
