@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import nan
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
+from dispatchers.copying import Copying
+from dispatchers.entering import Entering
 from dispatchers.holding import Holding
+from dispatchers.knowledge import Knowledge, NotToldError
 from dispatchers.policy import Policy
 from dispatchers.recovery import Recovery
 from dispatchers.static import Rational
+from dispatchers.ticket import Ticket
 from testbed.agent import Agent, Environment
 from testbed.measure.records import (
     COMPLETED,
     DROPPED,
     IN_SYSTEM,
     LOST,
+    CopyRecords,
     JobRecord,
     JobRecords,
     TaskRecord,
@@ -25,63 +30,27 @@ from testbed.pools import PlacedPool
 from testbed.protocol import (
     Assign,
     Cancel,
+    Cancelled,
     Commit,
+    CopyEnded,
     Done,
     Dropped,
     Fetch,
     Full,
     Held,
     Idle,
+    Left,
     Message,
     Moved,
     Noticed,
     Probe,
     ProbeReply,
     Reserve,
+    Started,
 )
-
-#: Most jobs never move: their tickets share this.
-NOTHING: Final[Mapping[int, int]] = {}
 
 #: In place of a task's server, once the task is done.
 FINISHED = -1
-
-
-class Ticket:
-    """What the dispatcher knows of a job in the system."""
-
-    __slots__ = (
-        "again",
-        "arrival",
-        "at",
-        "dropped",
-        "inherent",
-        "kind",
-        "lag",
-        "moves",
-        "position",
-        "probes",
-        "remaining",
-        "sizes",
-        "wait",
-        "work",
-    )
-
-    def __init__(self, arrival: float, lag: float, kind: int, sizes: Sequence[float]) -> None:
-        self.arrival = arrival
-        self.lag = lag
-        self.kind = kind
-        self.sizes = sizes
-        self.at: list[int] = []  # by task that was placed: the server that has it, or FINISHED
-        self.moves: Mapping[int, int] = NOTHING  # by task that has moved: how often
-        self.again: Sequence[int] = ()  # tasks to be placed once more
-        self.remaining = len(sizes)  # tasks not yet done
-        self.probes = 0
-        self.inherent = 0.0
-        self.wait = 0.0
-        self.work = 0.0
-        self.position = 0
-        self.dropped = False
 
 
 class Dispatcher(Agent):
@@ -91,9 +60,10 @@ class Dispatcher(Agent):
     receipt of its last ``Done``, both on this dispatcher's clock (DESIGN, rules 6 and 7). With ``recovers`` it
     dispatches again what dies with servers; ``tasks_move`` says whether servers move tasks among themselves.
 
-    ``ledger`` takes the jobs' records, ``tasks`` those of finished tasks. ``holds``: a job of several tasks is placed
-    whole or not at all (dispatchers.holding). ``pools`` (one by default) and the names of the ``types`` of jobs are
-    there for policies that tell them apart; ``rational`` chooses for jobs of known sizes.
+    ``ledger`` takes the jobs' records, ``tasks`` those of finished tasks, ``copies`` those of copies. ``holds``: a job
+    of several tasks is placed whole or not at all (dispatchers.holding). ``knowledge`` is what it is told of jobs.
+    ``pools`` and ``types``, the names of the types, are there for policies that assign jobs to pools; ``pool_agent`` is
+    the address of the agent that has the central queues of some, ``rational`` the best choice for known sizes.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {
@@ -117,8 +87,11 @@ class Dispatcher(Agent):
         recovers: bool = False,
         tasks_move: bool = False,
         holds: bool = False,
+        copies: CopyRecords | None = None,
+        pool_agent: int | None = None,
         pools: Sequence[PlacedPool] = (),
         types: Sequence[str] = ("default",),
+        knowledge: Knowledge | None = None,
         rational: Rational | None = None,
     ) -> None:
         super().__init__(env, address)
@@ -136,7 +109,8 @@ class Dispatcher(Agent):
         self.probes = 0
         self.idle_reports = 0
         self.cancellations = 0
-        self._ledger = ledger
+        self.ledger = ledger
+        self._ticket: Callable[[float, float, int, Sequence[float]], Ticket] = Ticket
         self._tasks = tasks
         overrides = type(self.policy).on_done is not Policy.on_done
         self._policy_on_done = self.policy.on_done if overrides else None
@@ -153,16 +127,68 @@ class Dispatcher(Agent):
         self.recovery = Recovery(self, tasks_move) if recovers else None
         if self.recovery is not None:
             self.handlers[Noticed] = self.recovery.on_noticed
+        self.knowledge = knowledge
+        self.entering: Entering | None = None
+        self.copying: Copying | None = None
+        if copies is not None and pool_agent is not None:
+            self.entering = Entering(self, copies, pool_agent)
+            self.handlers[CopyEnded] = self.entering.on_copy_ended
+            self.handlers[Left] = self.entering.on_left
+        if copies is not None and policy.copies(parameters) > 1:
+            first_of_pool = [pool.first for pool in self.pools]
+            start_cancels = policy.cancels_on_start(parameters)
+            self.copying = Copying(self, copies, first_of_pool, cancels_on_start=start_cancels)
+            self.assign = self.copying.assign  # type: ignore[method-assign]  # as for holding
+            self.handlers[Started] = self.copying.on_started
+            self.handlers[Done] = self.copying.on_done
+            self.handlers[Cancelled] = self.copying.on_cancelled
+        self._in_copies = self.entering is not None or self.copying is not None
+        if self._in_copies or knowledge is not None:
+            self._ticket = self._full_ticket
+
+    def _full_ticket(self, arrival: float, lag: float, kind: int, sizes: Sequence[float]) -> Ticket:
+        """Return the ticket of a job with all that may be told of it; one in copies is a single task."""
+        ticket = Ticket(arrival, lag, kind, sizes[:1] if self._in_copies else sizes)
+        ticket.every_size = sizes
+        if self.knowledge is not None and self.knowledge.signals:
+            ticket.signal = self.knowledge.signal(kind)
+        return ticket
 
     def arrive(self, job: int, kind: int, sizes: Sequence[float]) -> None:
         """Take a job whose intended arrival time is now."""
         env = self.env
         self.arrived += 1
-        self.in_system[job] = Ticket(env.now, env.lateness, kind, sizes)
-        if len(sizes) == 1:
+        self.in_system[job] = ticket = self._ticket(env.now, env.lateness, kind, sizes)
+        tasks = ticket.remaining
+        if tasks == 1:
             self._place(job)
         else:
-            self.policy.place_tasks(job, len(sizes))
+            self.policy.place_tasks(job, tasks)
+
+    def signal(self, job: int) -> int:
+        """Return what is told of a job's type: the index of a type, or the one after the last type for nothing.
+
+        Raises NotToldError where the scenario lets no policy know.
+        """
+        if self.knowledge is None or not self.knowledge.signals:
+            raise NotToldError("the type of a job is not told; the scenario must say so with dispatch.knows")
+        return self.in_system[job].signal
+
+    def sizes(self, job: int) -> Sequence[float]:
+        """Return a job's size in each central pool, or of each copy or task. Raises NotToldError."""
+        if self.knowledge is None or not self.knowledge.sizes:
+            raise NotToldError('sizes are not told; the scenario must say so with dispatch.knows = "sizes"')
+        return self.in_system[job].every_size
+
+    def enter(self, job: int, pool: int, thresholds: Sequence[float] = ()) -> None:
+        """Have a job join the central queue of a pool, by its index, with thresholds of its own if there are any."""
+        assert self.entering is not None, "there is no central queue"
+        self.entering.enter(job, pool, thresholds)
+
+    def assign_tied(self, job: int, servers: Sequence[int]) -> None:
+        """Place copies of a job that know of each other: the one that starts cancels the others."""
+        assert self.copying is not None, "the policy makes no copies"
+        self.copying.assign_tied(job, servers)
 
     def probe(self, server: int, job: int, question: int = 0) -> None:
         """Ask a server for its queue length on behalf of a job; the reply bears the number ``question``."""
@@ -231,8 +257,11 @@ class Dispatcher(Agent):
             # this object alone, which mypy does not allow of a method.
             self.probe = self._probe_if_alive  # type: ignore[method-assign]
             self.probe_all = self._probe_all_alive  # type: ignore[method-assign]
-            self.assign = self._assign_alive  # type: ignore[method-assign]
+            if self.copying is None:
+                self.assign = self._assign_alive  # type: ignore[method-assign]
             self.recovery.on_lost(first, last)
+            if self.copying is not None:
+                self.copying.on_lost(first, last)
 
     def _probe_if_alive(self, server: int, job: int, question: int = 0) -> None:
         assert self.recovery is not None
@@ -338,7 +367,7 @@ class Dispatcher(Agent):
             response = overhead = ticket.inherent = ticket.wait = ticket.work = nan
             ticket.position = 0
             server, last_task = ticket.at[-1] if ticket.at else -1, -1
-        self._ledger.write(
+        self.ledger.write(
             JobRecord(
                 job,
                 ticket.kind,
@@ -359,7 +388,15 @@ class Dispatcher(Agent):
             )
         )
 
+    @property
+    def closing(self) -> int:
+        """Jobs that are done, and of which a copy is still to be heard of."""
+        return sum(several.closing.jobs for several in (self.entering, self.copying) if several is not None)
+
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write a record for every job still here; it is lost if ``is_lost(server)`` says that its server has died."""
+        for several in (self.entering, self.copying):
+            if several is not None:
+                several.close()
         for job, ticket in list(self.in_system.items()):
             self._end(job, ticket, LOST if any(is_lost(server) for server in ticket.at) else IN_SYSTEM)

@@ -8,6 +8,10 @@ dispatcher it was given:
 * ``dispatcher.probe(server, job)``: ask for a queue length; the answer comes as ``on_probe_reply``
 * ``dispatcher.assign(job, server)``: place the next task of the job there
 * ``dispatcher.reserve(server, job, number)`` and ``dispatcher.cancel(server, job, number)``: to bind tasks late
+* ``dispatcher.assign_tied(job, servers)``: place copies that cancel each other, where the policy makes ``copies``;
+  ``dispatcher.assign`` then places the next copy
+* ``dispatcher.signal(job)`` and ``dispatcher.sizes(job)``: what is told of a job, where the scenario allows it
+* ``dispatcher.enter(job, pool)``: have the job join a pool's central queue
 * ``dispatcher.rng``: the random stream of this policy's choices
 * ``dispatcher.env.now`` and ``dispatcher.env.call_at(when, callback)``: the clock
 
@@ -81,6 +85,11 @@ class Policy:
     def copies(cls, parameters: Any) -> int:
         """Return the most copies of a job that the policy has in the system: a job then has a size for each."""
         return 1
+
+    @classmethod
+    def cancels_on_start(cls, parameters: Any) -> bool:
+        """Return whether the dispatcher cancels the other copies of a job when it hears that one has started."""
+        return False
 
     @classmethod
     def probes_per_job(cls, parameters: Any, servers: int) -> float:

@@ -81,11 +81,16 @@ class Recovery:
             return server
         return self._live[self._rng.integer(len(self._live))]
 
+    @property
+    def can_place(self) -> bool:
+        """Whether any server is alive."""
+        return bool(self._live)
+
     def _recover(self) -> None:
         if any(self._awaited.values()):
             return
         self._awaited.clear()
-        if not self._live:
+        if not self.can_place:
             return
         dispatcher = self._dispatcher
         for job, ticket in list(dispatcher.in_system.items()):

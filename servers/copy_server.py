@@ -1,7 +1,7 @@
 """A server of copies: tasks of which others are on other servers, and which are cancelled when they are not wanted.
 
 Each copy that comes ends in one word to its dispatcher, Done or Cancelled, whatever cancels it and however often. That
-is all a dispatcher needs to know when it may forget a copy (dispatchers.server_copies).
+is all a dispatcher needs to know when it may forget a copy (dispatchers.copying).
 
 A cancellation may come from the dispatcher, or directly from the server where a tied peer has started (Dean and Barroso
 2013), and finds the copy

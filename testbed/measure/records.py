@@ -112,8 +112,14 @@ class CopyRecord(msgspec.Struct, gc=False):
         ),
     ]
     delay: Annotated[
-        float, Column("d", "time from the completion of another copy to the word that this one has stopped; NaN if not")
+        float,
+        Column(
+            "d",
+            "time from the completion of another copy, or the word of its start where that cancels, to the word that "
+            "this one has stopped; NaN if it was not cancelled, or by another server",
+        ),
     ]
+    end: Annotated[float, Column("d", "when its dispatcher heard of its end")]
 
 
 def _columns(record: type[msgspec.Struct]) -> tuple[tuple[str, str, str], ...]:

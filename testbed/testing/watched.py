@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dispatchers.dispatcher import Dispatcher, Ticket
+from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import Policy
+from dispatchers.ticket import Ticket
 from servers.holding_server import HoldingServer
 from servers.reserving_server import ReservingServer
 from servers.server import Server
@@ -90,7 +91,14 @@ class WatchedEnvironment:
 
 
 #: What may read all of a ticket.
-_PRIVY = ("dispatchers.dispatcher", "dispatchers.holding", "dispatchers.recovery", __name__)
+_PRIVY = (
+    "dispatchers.dispatcher",
+    "dispatchers.copying",
+    "dispatchers.entering",
+    "dispatchers.holding",
+    "dispatchers.recovery",
+    __name__,
+)
 
 
 class _SealedTicket(Ticket):
@@ -99,9 +107,12 @@ class _SealedTicket(Ticket):
     def __init__(self, trial: Trial, ticket: Ticket) -> None:
         super().__init__(ticket.arrival, ticket.lag, ticket.kind, ticket.sizes)
         self.trial = trial
+        for name in ("every_size", "signal"):  # which most have not
+            if hasattr(ticket, name):
+                setattr(self, name, getattr(ticket, name))
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("kind", "sizes") and sys._getframe(1).f_globals["__name__"] not in _PRIVY:
+        if name in ("kind", "sizes", "every_size", "signal") and sys._getframe(1).f_globals["__name__"] not in _PRIVY:
             raise self.trial.broken(f"reads the {name} of a job, which a policy may not know")
         return super().__getattribute__(name)
 

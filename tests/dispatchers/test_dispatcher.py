@@ -46,7 +46,7 @@ def at(dispatcher, when, action):
 
 
 def rows(dispatcher):
-    columns = dispatcher._ledger.columns()
+    columns = dispatcher.ledger.columns()
     return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
 
 
