@@ -1,0 +1,83 @@
+"""What a dispatcher is told of a job's type, and what it is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from scipy.stats import chisquare
+
+from dispatchers.dispatcher import Dispatcher
+from dispatchers.knowledge import Knowledge, NotToldError
+from dispatchers.policy import NoParameters, Policy
+from dispatchers.static import StaticParameters
+from testbed.measure.records import JobRecords
+from testbed.runtime.virtual import VirtualRuntime
+from testbed.streams import Stream, generator
+
+TYPES = 3
+JOBS = 3000
+
+
+def knowledge(**known) -> Knowledge:
+    return Knowledge(TYPES, Stream(generator(1, 0, "signals")), **known)
+
+
+@pytest.mark.parametrize("known", [{"noisy": 0.8}, {"noisy": 0.0}, {"revealed": 0.6}, {"revealed": 0.0}])
+def test_signals_have_the_probabilities_that_the_theory_is_given(known: dict[str, float]) -> None:
+    expected = StaticParameters(knows=known).signal_probabilities(TYPES)
+    told = knowledge(**known)
+    for kind, row in enumerate(expected):
+        signals = Counter(told.signal(kind) for _ in range(JOBS))
+        possible = [signal for signal, probability in enumerate(row) if probability]
+        assert set(signals) <= set(possible)
+        if len(possible) > 1:
+            seen = [signals[signal] for signal in possible]
+            # With this seed; a false alarm of 1e-5 for each of at most 12 tests.
+            assert chisquare(seen, [JOBS * row[signal] for signal in possible]).pvalue > 1e-5
+
+
+def test_known_types_are_told_as_they_are() -> None:
+    told = knowledge()
+    assert [told.signal(kind) for kind in range(TYPES)] == list(range(TYPES))
+    assert told.unknown == TYPES
+
+
+class Ask(Policy):
+    """Notes what it is told."""
+
+    name = "ask"
+    source = "a test"
+
+    def place(self, job: int) -> None:
+        self.told = [self.asked(self.dispatcher.signal, job), self.asked(self.dispatcher.sizes, job)]
+
+    @staticmethod
+    def asked(question, job):
+        try:
+            return question(job)
+        except NotToldError:
+            return "not told"
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        (None, ["not told", "not told"]),
+        (knowledge(), [1, "not told"]),
+        (knowledge(signals=False, sizes=True), ["not told", (2.0,)]),
+    ],
+)
+def test_a_policy_is_told_what_the_scenario_says_and_no_more(known, told) -> None:
+    dispatcher = Dispatcher(
+        VirtualRuntime(1),
+        1,
+        index=0,
+        servers=1,
+        policy=Ask,
+        parameters=NoParameters(),
+        ledger=JobRecords(1),
+        knowledge=known,
+    )
+    dispatcher.arrive(0, 1, (2.0,))
+    assert dispatcher.policy.told == told
