@@ -56,7 +56,7 @@ class ProcessMetrics(Collector):
         process = self._process
         unit = process.scenario.run.time_unit_seconds
         runtime = process.runtime
-        connections = process.connections
+        connections = process.peers.connections
         yield self._histogram(
             "testbed_timer_lateness_seconds", "How late timers fired, by wall clock.", process.lateness, 1.0, 5
         )
@@ -68,7 +68,7 @@ class ProcessMetrics(Collector):
         sent.add_metric(self._values, sum(connection.bytes_sent for connection in connections))
         yield sent
         rejected = self._counter("testbed_rejected_frames", "Connections closed for malformed or foreign frames.")
-        rejected.add_metric(self._values, process.rejected_frames)
+        rejected.add_metric(self._values, process.peers.rejected_frames)
         yield rejected
         if process.dispatcher is not None:
             yield from self._dispatcher(unit)

@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.cluster.control import Records, Report
-from testbed.measure.records import COLUMNS, COUNTED, TASK_COLUMNS
+from testbed.cluster.members import Member
+from testbed.measure.records import COLUMNS, COUNTED, TASK_COLUMNS, Measurements
+from testbed.runtime.system import has_tasks
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+
+def collect(
+    members: Sequence[Member], scenario: Scenario, *, strangers: int, failure: str | None, incidents: list[str]
+) -> Measurements:
+    """Return what the processes of a run have measured; ``strangers``: connections that the controller refused."""
+    reports = [member.report for member in members if member.report is not None]
+    counters = merge_counters(reports)
+    for member in members:
+        if member.report is None and member.dispatcher is not None and member.progress is not None:
+            counters[f"jobs arrived at {member.name}, whose records died with it"] = member.progress.arrived
+    if strangers:
+        counters["connections from strangers at the controller"] = strangers
+    edges, occupancy = merge_occupancy(reports)
+    pieces = [piece for member in members for piece in member.records]
+    reached = max((member.progress.time for member in members if member.progress is not None), default=0.0)
+    return Measurements(
+        source="cluster",
+        columns=merge_records(pieces),
+        tasks=merge_records(pieces, of_tasks=True) if has_tasks(scenario) else {},
+        occupancy_edges=edges,
+        occupancy=occupancy,
+        counters=counters,
+        counted=merge_counted(reports),
+        processes=[report.process for report in reports],
+        stopped_at=min(scenario.horizon, reached),
+        failure=failure,
+        incidents=incidents,
+    )
 
 
 def merge_records(pieces: Iterable[Records], of_tasks: bool = False) -> dict[str, npt.NDArray[np.generic]]:

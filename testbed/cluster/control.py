@@ -14,9 +14,7 @@ Records (some), Report ->                   then the process ends
 
 from __future__ import annotations
 
-import socket
 from collections import deque
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
@@ -24,9 +22,6 @@ import trio
 
 from testbed.measure.records import ProcessReport
 from testbed.protocol import Encoder, FrameReader
-
-#: An address that a process listens at: a Unix socket's path, or host and TCP port.
-Address = str | tuple[str, int]
 
 
 class Hello(msgspec.Struct, tag=True):
@@ -120,15 +115,11 @@ HELLO: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)
 
 T = TypeVar("T")
 
-HELLO_LIMIT = 4096  # bytes of the first frame on a connection
-HELLO_SECONDS = 10  # that a newcomer has to say who it is
-
 #: Control frames carry scenarios with long empirical laws and reports with long queues.
 CONTROL_FRAME_LIMIT = 1 << 28
 
-
-#: A Unix socket refuses whoever comes when this many wait, and a cluster's processes come all at once.
-BACKLOG = 4096
+#: The environment variable that tells a process the controller's address, the run's secret and its own number, as JSON.
+CONTROL_ENV = "TESTBED_CONTROL"
 
 
 class Channel(Generic[T]):
@@ -161,41 +152,3 @@ class Channel(Generic[T]):
     async def aclose(self) -> None:
         """Close the connection."""
         await self._stream.aclose()
-
-
-def listen(transport: str, folder: Path, name: str) -> tuple[socket.socket, Address]:
-    """Open a listening socket: a Unix socket in ``folder``, or a TCP port on loopback that the system chooses."""
-    if transport == "unix":
-        path = str(folder / name)
-        sock = socket.socket(socket.AF_UNIX)
-        try:
-            sock.bind(path)
-        except OSError:
-            sock.close()
-            raise
-        address: Address = path
-    else:
-        sock = socket.socket(socket.AF_INET)
-        sock.bind(("127.0.0.1", 0))
-        host, port = sock.getsockname()
-        address = (host, port)
-    sock.listen(BACKLOG)
-    sock.setblocking(False)
-    return sock, address
-
-
-async def connect(address: Address) -> socket.socket:
-    """Return a non-blocking socket that is connected to ``address``. Raises OSError."""
-    if isinstance(address, str):
-        sock = socket.socket(socket.AF_UNIX)
-        target: str | tuple[str, int] = address
-    else:
-        sock = socket.socket(socket.AF_INET)
-        target = (address[0], address[1])
-    trio_sock = trio.socket.from_stdlib_socket(sock)
-    try:
-        await trio_sock.connect(target)
-    except BaseException:
-        trio_sock.close()
-        raise
-    return sock

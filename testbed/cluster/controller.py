@@ -7,34 +7,26 @@ temporary file is left behind.
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
-from testbed.cluster.collected import merge_counted, merge_counters, merge_occupancy, merge_records
+from testbed.cluster.collected import collect
+from testbed.cluster.connecting import Address, hear_newcomer, listen, take_newcomers
 from testbed.cluster.control import (
     FROM_PROCESS,
-    HELLO,
-    HELLO_LIMIT,
-    HELLO_SECONDS,
-    Address,
     Channel,
     Finish,
     FromProcess,
-    Hello,
     Linked,
     Peers,
     Progress,
@@ -43,11 +35,10 @@ from testbed.cluster.control import (
     Report,
     Setup,
     Start,
-    listen,
 )
+from testbed.cluster.members import Member, launch, roles
 from testbed.measure.records import Measurements
-from testbed.protocol import VERSION, FrameReader, ProtocolError
-from testbed.runtime.system import has_tasks
+from testbed.protocol import VERSION, ProtocolError
 from testbed.scenario import resolved
 
 if TYPE_CHECKING:
@@ -59,48 +50,10 @@ REPORT_SECONDS = 30.0
 START_IN_SECONDS = 0.1
 GRACE_SECONDS = 5.0  # that a process may be behind the others when the run's time is over
 OBSERVE_SECONDS = 0.2
-LAST_LINES = 8
-CONTROL_ENV = "TESTBED_CONTROL"
 
 
 class ClusterError(Exception):
     """The cluster could not be started."""
-
-
-@dataclass
-class Member:
-    """A process of the cluster, as the controller sees it."""
-
-    number: int
-    name: str
-    dispatcher: int | None
-    servers: tuple[int, int] | None
-    process: trio.Process
-    log: Path
-    channel: Channel[FromProcess] | None = None
-    ready: Ready | None = None
-    linked: bool = False
-    progress: Progress | None = None
-    records: list[Records] = field(default_factory=list)
-    report: Report | None = None
-
-    def last_lines(self) -> str:
-        """Return the last lines that the process wrote."""
-        lines = self.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-        return "".join(f"\n    {line}" for line in lines) if lines else " It wrote nothing."
-
-
-def node_ranges(servers: int, nodes: int) -> list[tuple[int, int]]:
-    """Split servers 0..servers-1 over ``nodes`` processes as evenly as can be: a range (first, last + 1) for each."""
-    return [(servers * i // nodes, servers * (i + 1) // nodes) for i in range(nodes)]
-
-
-def node_count(scenario: Scenario) -> int:
-    """Return how many node processes the scenario asks for; by default one per core."""
-    nodes = scenario.cluster.nodes
-    if nodes == "per-server":
-        return scenario.servers
-    return min(nodes or os.cpu_count() or 1, scenario.servers)
 
 
 class Controller:
@@ -160,7 +113,7 @@ class Controller:
         try:
             async with trio.open_nursery() as nursery:
                 listener, address = self._listen()
-                nursery.start_soon(self._accept, listener, nursery)
+                nursery.start_soon(take_newcomers, listener, nursery, self._serve)
                 try:
                     await self._start_processes(address, nursery)
                     await self._bring_up()
@@ -175,7 +128,13 @@ class Controller:
                             member.process.kill()
                     nursery.cancel_scope.cancel()
                     listener.close()
-            return self._measurements()
+            return collect(
+                self.members,
+                self.scenario,
+                strangers=self.rejected,
+                failure=self.failure,
+                incidents=self.incidents,
+            )
         finally:
             with trio.CancelScope(shield=True):
                 for member in self.members:
@@ -192,31 +151,10 @@ class Controller:
             ) from None
 
     async def _start_processes(self, address: Address, nursery: trio.Nursery) -> None:
-        dispatchers = self.scenario.cluster.dispatchers
-        roles: list[tuple[str, int | None, tuple[int, int] | None]] = [
-            (f"dispatcher-{i}", i, None) for i in range(dispatchers)
-        ]
-        ranges = node_ranges(self.scenario.servers, node_count(self.scenario))
-        roles += [(f"node-{i}", None, servers) for i, servers in enumerate(ranges)]
-        for number, (name, dispatcher, servers) in enumerate(roles):
+        for number, role in enumerate(roles(self.scenario)):
             if self._over():
                 return
-            log = self._folder / f"{name}.log"
-            control = msgspec.json.encode((address, self._token, number)).decode()
-            # Numerical libraries would start a thread per core in every process.
-            threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-            with log.open("wb") as output:
-                process = await trio.lowlevel.open_process(
-                    # -P: a file in the user's folder that is called like a module must not be taken for it. The name is
-                    # for those who look at a list of processes.
-                    [sys.executable, "-P", "-m", "testbed.cluster.process", name],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env={**os.environ, **threads, CONTROL_ENV: control},
-                    process_group=0,  # Ctrl-C in a terminal is for the controller
-                )
-            member = Member(number, name, dispatcher, servers, process, log)
+            member = await launch(number, role, self._folder, address, self._token)
             self.members.append(member)
             nursery.start_soon(self._supervise, member)
 
@@ -239,37 +177,13 @@ class Controller:
             self.failure = why
         self._notify()
 
-    async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:
-        while True:
-            await trio.lowlevel.wait_readable(listener)
-            try:
-                sock, _ = listener.accept()
-            except OSError:
-                continue
-            sock.setblocking(False)
-            stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-            nursery.start_soon(self._serve, stream)
-
-    async def _hello(self, stream: trio.SocketStream) -> Hello | None:
-        """Wait for the first word of a process of this run; None from a stranger."""
-        reader: FrameReader[Hello] = FrameReader(HELLO, HELLO_LIMIT)
-        with trio.move_on_after(HELLO_SECONDS):
-            try:
-                while data := await stream.receive_some(HELLO_LIMIT):
-                    for hello in reader.feed(bytes(data)):
-                        known = hello.token == self._token and 0 <= hello.process < len(self.members)
-                        return hello if known else None
-            except (ProtocolError, trio.BrokenResourceError):
-                pass
-        return None
-
-    async def _serve(self, stream: trio.SocketStream) -> None:
+    async def _serve(self, sock: socket.socket) -> None:
         """Talk with one process, whichever says Hello here."""
         member: Member | None = None
-        channel = Channel(stream, FROM_PROCESS)
+        channel = Channel(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), FROM_PROCESS)
         try:
-            hello = await self._hello(stream)
-            if hello is None:
+            hello = await hear_newcomer(sock)
+            if hello is None or hello.token != self._token or not 0 <= hello.process < len(self.members):
                 self.rejected += 1
                 return
             member = self.members[hello.process]
@@ -387,28 +301,3 @@ class Controller:
         if scope.cancelled_caught:
             silent = ", ".join(member.name for member in self.members if member.report is None)
             self._fail(f"no report after {REPORT_SECONDS:.0f} s from {silent}")
-
-    def _measurements(self) -> Measurements:
-        reports = [member.report for member in self.members if member.report is not None]
-        counters = merge_counters(reports)
-        for member in self.members:
-            if member.report is None and member.dispatcher is not None and member.progress is not None:
-                counters[f"jobs arrived at {member.name}, whose records died with it"] = member.progress.arrived
-        if self.rejected:
-            counters["connections from strangers at the controller"] = self.rejected
-        edges, occupancy = merge_occupancy(reports)
-        return Measurements(
-            source="cluster",
-            columns=merge_records(piece for member in self.members for piece in member.records),
-            tasks=merge_records((piece for member in self.members for piece in member.records), of_tasks=True)
-            if has_tasks(self.scenario)
-            else {},
-            occupancy_edges=edges,
-            occupancy=occupancy,
-            counters=counters,
-            counted=merge_counted(reports),
-            processes=[report.process for report in reports],
-            stopped_at=min(self.scenario.horizon, max((p.time for p in self.progress), default=0.0)),
-            failure=self.failure,
-            incidents=self.incidents,
-        )

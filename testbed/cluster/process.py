@@ -10,8 +10,6 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-import socket
-import sys
 import time
 import tomllib
 from pathlib import Path
@@ -21,12 +19,10 @@ import trio
 
 from dispatchers.dispatcher import Dispatcher
 from testbed.agent import Agent
+from testbed.cluster.connecting import connect, listen, take_newcomers
 from testbed.cluster.control import (
+    CONTROL_ENV,
     FROM_CONTROLLER,
-    HELLO,
-    HELLO_LIMIT,
-    HELLO_SECONDS,
-    Address,
     Channel,
     Finish,
     FromController,
@@ -39,24 +35,18 @@ from testbed.cluster.control import (
     Report,
     Setup,
     Start,
-    connect,
-    listen,
 )
+from testbed.cluster.live_records import LiveRecords
+from testbed.cluster.peers import PeerConnections
 from testbed.measure.histogram import LogHistogram
 from testbed.measure.records import (
-    COMPLETED,
     COUNTED,
-    OUTCOMES,
-    RESPONSE_BUCKETS,
-    JobRecord,
-    JobRecords,
     Occupancy,
     ProcessReport,
     TaskRecords,
 )
 from testbed.metrics import serve_metrics
-from testbed.protocol import VERSION, Encoder, FrameReader, ProtocolError
-from testbed.runtime.connection import Connection
+from testbed.protocol import VERSION
 from testbed.runtime.realtime import RealTimeRuntime
 from testbed.runtime.system import (
     Source,
@@ -72,28 +62,8 @@ from testbed.runtime.system import (
 from testbed.runtime.timerfd import wake_up
 from testbed.scenario import decode
 
-CONTROL_ENV = "TESTBED_CONTROL"  # address, token and process number, as JSON
 PROGRESS_SECONDS = 0.25
 RECORDS_PER_PIECE = 16384
-
-
-class LiveRecords(JobRecords):
-    """Job records that also keep what is shown and scraped while the run goes on."""
-
-    def __init__(self, capacity: int, time_unit: float) -> None:
-        super().__init__(capacity)
-        #: Response times and dispatch lags in time units.
-        self.responses = LogHistogram(*RESPONSE_BUCKETS)
-        self.lags = LogHistogram(1e-6 / time_unit, 10.0 / time_unit, 1.5)
-        self.outcomes = [0] * len(OUTCOMES)
-
-    def write(self, record: JobRecord) -> None:
-        """Append one job, and count it."""
-        super().write(record)
-        self.outcomes[record.outcome] += 1
-        self.lags.add(record.lag)
-        if record.outcome == COMPLETED:
-            self.responses.add(record.response)
 
 
 class ClusterProcess:
@@ -102,12 +72,8 @@ class ClusterProcess:
     def __init__(self, setup: Setup, token: str, number: int, channel: Channel[FromController]) -> None:
         scenario = self.scenario = decode(tomllib.loads(setup.scenario), source="the controller")
         self.setup = setup
-        self._token = token
         self._number = number
         self._channel = channel
-        self.connections: list[Connection] = []
-        self.rejected_frames = 0
-        self._finishing = False
         self._unit = scenario.run.time_unit_seconds
         self.lateness = LogHistogram(1e-6, 10.0, 1.15)
         self._alarm = wake_up()
@@ -120,6 +86,7 @@ class ClusterProcess:
             lateness_seconds=self.lateness,
             delay=build_delay(scenario, setup.replication, setup.name),
         )
+        self.peers = PeerConnections(self.runtime, scenario, Hello(VERSION, token, number, setup.servers))
         self.occupancy = Occupancy()
         self.records = LiveRecords(
             expected_jobs(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0, self._unit
@@ -147,95 +114,6 @@ class ClusterProcess:
 
     def _note_cpu(self) -> None:
         self._cpu.append((time.monotonic(), time.process_time()))
-
-    # --- connections between processes ---
-
-    async def serve_peers(self, listener: socket.socket, nursery: trio.Nursery) -> None:
-        """Accept connections from other processes of the run."""
-        while True:
-            await trio.lowlevel.wait_readable(listener)
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                continue
-            nursery.start_soon(self._serve_peer, peer)
-
-    async def _serve_peer(self, peer: socket.socket) -> None:
-        peer.setblocking(False)
-        hello = None
-        with trio.move_on_after(HELLO_SECONDS):
-            hello = await self._read_hello(peer)
-        if hello is None or hello.version != VERSION or hello.token != self._token:
-            self._reject("a peer that is no process of this run")
-            peer.close()
-            return
-        try:
-            peer.send(self._hello())
-        except OSError:  # it has gone again
-            peer.close()
-            return
-        servers = self.scenario.servers
-        if hello.process == self._number:
-            # The far end of the process's connection to itself: what is sent on the near end comes out here.
-            addresses = None
-        elif hello.process < self.scenario.cluster.dispatchers:
-            # Dispatcher processes come first: process i hosts dispatcher i.
-            addresses = (servers + hello.process, servers + hello.process + 1)
-        else:
-            addresses = hello.servers
-        await self._converse(Connection(peer), addresses)
-
-    def _hello(self) -> bytes:
-        return Encoder().frame(Hello(VERSION, self._token, self._number, self.setup.servers))
-
-    def _reject(self, why: object) -> None:
-        self.rejected_frames += 1
-        print(f"closed a connection: {why}", file=sys.stderr)
-
-    async def _read_hello(self, peer: socket.socket) -> Hello | None:
-        reader: FrameReader[Hello] = FrameReader(HELLO, HELLO_LIMIT)
-        while True:
-            await trio.lowlevel.wait_readable(peer)
-            try:
-                data = peer.recv(HELLO_LIMIT)
-            except BlockingIOError:
-                continue
-            except OSError:
-                return None
-            if not data:
-                return None
-            try:
-                hellos = reader.feed(data)
-            except ProtocolError:
-                return None
-            if hellos:
-                return hellos[0]
-
-    async def link(self, address: Address, servers: tuple[int, int], nursery: trio.Nursery) -> None:
-        """Connect to the node process at ``address``, which hosts ``servers``."""
-        peer = await connect(address)
-        peer.send(self._hello())
-        hello = await self._read_hello(peer)
-        if hello is None or hello.version != VERSION or hello.token != self._token:
-            raise ProtocolError(f"no process of this run listens at {address}")
-        nursery.start_soon(self._converse, Connection(peer), servers)
-
-    async def _converse(self, connection: Connection, addresses: tuple[int, int] | None) -> None:
-        """Talk over a connection until it ends; ``addresses`` is the range of the agents that are reached by it."""
-        self.connections.append(connection)
-        self.runtime.link(connection, range(*addresses) if addresses else ())
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(connection.run_writer)
-                await self.runtime.receive(connection)
-                nursery.cancel_scope.cancel()
-        except* ProtocolError as errors:
-            self._reject(errors.exceptions[0])
-        finally:
-            self.runtime.unlink(connection)
-            connection.close()
-            if addresses and addresses[0] < self.scenario.servers and not self._finishing:
-                self.runtime.lose(addresses[0], addresses[1] - 1)
 
     # --- the controller's words ---
 
@@ -295,12 +173,12 @@ class ClusterProcess:
                     lateness_p50=lateness.quantile(0.5) if lateness.count else 0.0,
                     lateness_p99=lateness.quantile(0.99) if lateness.count else 0.0,
                     lateness_max=lateness.max,
-                    messages_sent=sum(connection.messages_sent for connection in self.connections),
+                    messages_sent=sum(connection.messages_sent for connection in self.peers.connections),
                     messages_received=self.runtime.messages_received,
-                    bytes_sent=sum(connection.bytes_sent for connection in self.connections),
-                    rejected_frames=self.rejected_frames,
+                    bytes_sent=sum(connection.bytes_sent for connection in self.peers.connections),
+                    rejected_frames=self.peers.rejected_frames,
                     exact_timers=self._alarm.exact,
-                    peak_queue_bytes=max((connection.peak_unsent for connection in self.connections), default=0),
+                    peak_queue_bytes=max((connection.peak_unsent for connection in self.peers.connections), default=0),
                 ),
                 counters={
                     "jobs arrived": self.dispatcher.arrived if self.dispatcher else 0,
@@ -308,7 +186,7 @@ class ClusterProcess:
                     "idle reports": self.dispatcher.idle_reports if self.dispatcher else 0,
                     "reservations cancelled": self.dispatcher.cancellations if self.dispatcher else 0,
                     **self._balancing(),
-                    "messages": sum(connection.messages_sent for connection in self.connections),
+                    "messages": sum(connection.messages_sent for connection in self.peers.connections),
                 },
                 occupancy_edges=edges.tolist(),
                 occupancy=occupancy.tolist(),
@@ -345,12 +223,12 @@ class ClusterProcess:
         await self._channel.send(Ready(address, metrics_port))
         finish: Finish | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.serve_peers, listener, nursery)
+            nursery.start_soon(take_newcomers, listener, nursery, self.peers.serve)
             while (message := await self._channel.receive()) is not None:
                 if isinstance(message, Peers):
                     for number, (address, servers) in message.nodes.items():
                         if self._talks_to(number):
-                            await self.link(address, servers, nursery)
+                            await self.peers.link(address, servers, nursery)
                     await self._channel.send(Linked())
                 elif isinstance(message, Start):
                     nursery.start_soon(self.runtime.run_timers)
@@ -359,7 +237,7 @@ class ClusterProcess:
                 elif isinstance(message, Finish):
                     finish = message
                     break
-            self._finishing = True  # the connections that end from here on are no deaths
+            self.peers.finishing = True  # the connections that end from here on are no deaths
             # The agents stop before the books are closed: the job of a task that ends meanwhile would not be found.
             nursery.cancel_scope.cancel()
         if finish is not None:

@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import testbed
-from testbed.cluster.process import LiveRecords
+from testbed.cluster.live_records import LiveRecords
 from testbed.measure.histogram import LogHistogram
 from testbed.protocol import BATCH, AnyMessage, Assign, Done, Encoder, FrameReader, Message, Probe, ProbeReply
 from testbed.runtime.realtime import RealTimeRuntime

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.cluster.collected import merge_counted, merge_counters, merge_occupancy, merge_records
 from testbed.cluster.control import Records, Report
-from testbed.cluster.controller import node_ranges
+from testbed.cluster.members import node_ranges
 from testbed.measure.records import COLUMNS, COUNTED, ProcessReport
 
 

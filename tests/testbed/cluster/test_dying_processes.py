@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.cluster.controller import ClusterError, Controller, Member
+from testbed.cluster.controller import ClusterError, Controller
+from testbed.cluster.members import Member
 from testbed.measure.accounting import check
 from testbed.measure.records import COMPLETED, IN_SYSTEM, LOST, Measurements
 from testbed.scenario import Scenario

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.cluster.control import Address, Hello
+from testbed.cluster.connecting import Address
+from testbed.cluster.control import Hello
 from testbed.cluster.controller import Controller
 from testbed.measure.accounting import check
 from testbed.measure.records import Measurements
@@ -115,7 +116,7 @@ def test_one_who_says_nothing_is_not_waited_for(
     at_time: Callable[..., Callable[[Controller], None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("testbed.cluster.controller.HELLO_SECONDS", 0.1)
+    monkeypatch.setattr("testbed.cluster.connecting.HELLO_SECONDS", 0.1)
     silent: list[socket.socket] = []
 
     def come_in(controller: Controller) -> None:

@@ -1,0 +1,101 @@
+"""How the processes of a cluster come to be connected: listen, connect, take what comes, and hear who it is."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import trio
+
+from testbed.cluster.control import HELLO, Hello
+from testbed.protocol import FrameReader, ProtocolError
+
+#: An address that a process listens at: a Unix socket's path, or host and TCP port.
+Address = str | tuple[str, int]
+
+HELLO_LIMIT = 4096  # bytes of the first frame on a connection
+HELLO_SECONDS = 10  # that a newcomer has to say who it is
+
+#: A Unix socket refuses whoever comes when this many wait, and a cluster's processes come all at once.
+BACKLOG = 4096
+
+
+def listen(transport: str, folder: Path, name: str) -> tuple[socket.socket, Address]:
+    """Open a listening socket: a Unix socket in ``folder``, or a TCP port on loopback that the system chooses."""
+    if transport == "unix":
+        path = str(folder / name)
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.bind(path)
+        except OSError:
+            sock.close()
+            raise
+        address: Address = path
+    else:
+        sock = socket.socket(socket.AF_INET)
+        sock.bind(("127.0.0.1", 0))
+        host, port = sock.getsockname()
+        address = (host, port)
+    sock.listen(BACKLOG)
+    sock.setblocking(False)
+    return sock, address
+
+
+async def connect(address: Address) -> socket.socket:
+    """Return a non-blocking socket that is connected to ``address``. Raises OSError."""
+    if isinstance(address, str):
+        sock = socket.socket(socket.AF_UNIX)
+        target: str | tuple[str, int] = address
+    else:
+        sock = socket.socket(socket.AF_INET)
+        target = (address[0], address[1])
+    trio_sock = trio.socket.from_stdlib_socket(sock)
+    try:
+        await trio_sock.connect(target)
+    except BaseException:
+        trio_sock.close()
+        raise
+    return sock
+
+
+async def take_newcomers(
+    listener: socket.socket, nursery: trio.Nursery, serve: Callable[[socket.socket], Awaitable[object]]
+) -> None:
+    """Serve each connection that comes, a non-blocking socket, in a task of its own; for ever."""
+    while True:
+        await trio.lowlevel.wait_readable(listener)
+        try:
+            sock, _ = listener.accept()
+        except OSError:
+            continue
+        sock.setblocking(False)
+        nursery.start_soon(serve, sock)
+
+
+async def hear_newcomer(sock: socket.socket) -> Hello | None:
+    """Return the first word on a connection; None where it is none, does not come, or does not come in time."""
+    with trio.move_on_after(HELLO_SECONDS):
+        return await read_hello(sock)
+    return None
+
+
+async def read_hello(sock: socket.socket) -> Hello | None:
+    """Return the first word on a connection, or None where it is none or does not come; waits as long as it takes."""
+    reader: FrameReader[Hello] = FrameReader(HELLO, HELLO_LIMIT)
+    while True:
+        await trio.lowlevel.wait_readable(sock)
+        try:
+            data = sock.recv(HELLO_LIMIT)
+        except BlockingIOError:
+            continue
+        except OSError:
+            return None
+        if not data:
+            return None
+        try:
+            hellos = reader.feed(data)
+        except ProtocolError:
+            return None
+        if hellos:
+            return hellos[0]

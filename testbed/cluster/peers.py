@@ -1,0 +1,87 @@
+"""The connections between a process of a cluster and the others, over which agents talk."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import trio
+
+from testbed.cluster.connecting import Address, connect, hear_newcomer, read_hello
+from testbed.cluster.control import Hello
+from testbed.protocol import Encoder, ProtocolError
+from testbed.runtime.connection import Connection
+from testbed.runtime.realtime import RealTimeRuntime
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+
+class PeerConnections:
+    """The connections of the process that introduces itself as ``me``. Set ``finishing`` when ends are no deaths."""
+
+    def __init__(self, runtime: RealTimeRuntime, scenario: Scenario, me: Hello) -> None:
+        self._runtime = runtime
+        self._scenario = scenario
+        self._me = me
+        self._greeting = Encoder().frame(me)
+        self.connections: list[Connection] = []
+        self.rejected_frames = 0
+        self.finishing = False
+
+    async def serve(self, peer: socket.socket) -> None:
+        """Talk over a connection that another process has begun, and close that of a stranger."""
+        hello = await hear_newcomer(peer)
+        if hello is None or not self._is_known(hello):
+            self._reject("a peer that is no process of this run")
+            peer.close()
+            return
+        try:
+            peer.send(self._greeting)
+        except OSError:  # it has gone again
+            peer.close()
+            return
+        servers = self._scenario.servers
+        if hello.process == self._me.process:
+            # The far end of the process's connection to itself: what is sent on the near end comes out here.
+            addresses = None
+        elif hello.process < self._scenario.cluster.dispatchers:
+            # Dispatcher processes come first: process i hosts dispatcher i.
+            addresses = (servers + hello.process, servers + hello.process + 1)
+        else:
+            addresses = hello.servers
+        await self._converse(Connection(peer), addresses)
+
+    def _is_known(self, hello: Hello) -> bool:
+        return hello.version == self._me.version and hello.token == self._me.token
+
+    def _reject(self, why: object) -> None:
+        self.rejected_frames += 1
+        print(f"closed a connection: {why}", file=sys.stderr)
+
+    async def link(self, address: Address, servers: tuple[int, int], nursery: trio.Nursery) -> None:
+        """Connect to the node process at ``address``, which hosts ``servers``."""
+        peer = await connect(address)
+        peer.send(self._greeting)
+        hello = await read_hello(peer)
+        if hello is None or not self._is_known(hello):
+            raise ProtocolError(f"no process of this run listens at {address}")
+        nursery.start_soon(self._converse, Connection(peer), servers)
+
+    async def _converse(self, connection: Connection, addresses: tuple[int, int] | None) -> None:
+        """Talk over a connection until it ends; ``addresses`` is the range of the agents that are reached by it."""
+        self.connections.append(connection)
+        self._runtime.link(connection, range(*addresses) if addresses else ())
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connection.run_writer)
+                await self._runtime.receive(connection)
+                nursery.cancel_scope.cancel()
+        except* ProtocolError as errors:
+            self._reject(errors.exceptions[0])
+        finally:
+            self._runtime.unlink(connection)
+            connection.close()
+            if addresses and addresses[0] < self._scenario.servers and not self.finishing:
+                self._runtime.lose(addresses[0], addresses[1] - 1)
