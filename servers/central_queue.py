@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan
+from math import inf, nan
 
 from testbed.copy_life import NOT_CANCELLED, Event, State, advance
 from testbed.protocol import Enter
@@ -85,6 +85,11 @@ class Copy:
         self.met = NOT_CANCELLED
         self.cancelled = nan  # when its cancellation was sent
 
+    @property
+    def size(self) -> float:
+        """What it has to do, in time units at speed 1."""
+        return max(self.job.enter.sizes[self.pool] - self.done_work, 0.0)
+
     def become(self, event: Event) -> None:
         """Go on to the next state. Raises KeyError for an event that cannot happen."""
         self.state = advance(self.state, event)
@@ -104,6 +109,11 @@ class Queue:
     def alive(self) -> bool:
         """Whether it has a server left."""
         return bool(self.idle or self.serving)
+
+    def whole(self, copy: Copy) -> float:
+        """Return the processing time that a copy needs here in all."""
+        speed = self.speeds[copy.job.enter.kind]
+        return copy.size / speed if speed else inf if copy.size else 0.0
 
     @property
     def has_room(self) -> bool:

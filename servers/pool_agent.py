@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf, nan
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from servers.central_queue import CentralPool, Copy, Job, Queue
+from servers.thresholds import Rules, Thresholds
 from testbed.agent import Agent, Environment
 from testbed.copy_life import (
     DIED,
@@ -49,23 +49,6 @@ _MET = {
 }
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What happens to a job that has received its threshold of processing time without an end.
-
-    ``thresholds`` are by the pool where the job is; or, where ``by_visit`` is given, by the pool where it has started
-    and by visit. A job is rerouted ``hops`` times at most, to the next pool or to a random one where it has not been.
-    With ``carry_over`` the work done on a copy counts on the next.
-    """
-
-    action: Literal["reroute", "replicate"] | None = None
-    thresholds: Sequence[float] = ()
-    by_visit: Sequence[Sequence[float]] = ()
-    hops: int = 1
-    target: Literal["cyclic", "random"] = "cyclic"
-    carry_over: bool = False
-
-
 class PoolAgent(Agent):
     """Queues jobs, has idle servers serve them, and reroutes or replicates them at their thresholds.
 
@@ -91,7 +74,7 @@ class PoolAgent(Agent):
         self._pairs: deque[Copy] = deque()  # that wait for two servers
         self._numbered = 0
         self._entered = 0
-        self._choose = env.stream("pool agent/targets").integer
+        self._thresholds = Thresholds(rules, self._pools, env.stream("pool agent/targets"))
 
     @property
     def waiting(self) -> int:
@@ -105,14 +88,9 @@ class PoolAgent(Agent):
         self._entered += 1
         job = Job(enter, self._entered)
         pool = self._position[enter.pool]
-        instead = None if self._pools[pool].alive else self._next(pool)
+        instead = None if self._pools[pool].alive else self._thresholds.next_pool(pool)
         self._join(job, pool if instead is None else instead)
         self._dispatch()
-
-    def _next(self, pool: int) -> int | None:
-        """Return the next of the other pools that has servers left."""
-        count = len(self._pools)
-        return next((i % count for i in range(pool + 1, pool + count) if self._pools[i % count].alive), None)
 
     def _make(self, job: Job, pool: int, done_work: float = 0.0) -> Copy:
         self._numbered += 1
@@ -143,8 +121,8 @@ class PoolAgent(Agent):
             pool = min(ready, key=lambda pool: pool.line[0].job.order)
             copy = pool.line.popleft()
             copy.wait += self.env.now - copy.since
-            threshold = self._threshold(copy)
-            if copy.received >= threshold and copy.received < self._whole(copy):
+            threshold = self._thresholds.of(copy)
+            if copy.received >= threshold and copy.received < pool.whole(copy):
                 self._cross(copy)
             else:
                 copy.become(Event.START)
@@ -160,41 +138,14 @@ class PoolAgent(Agent):
                 self.address,
                 copy.number,
                 copy.job.enter.kind,
-                self._size(copy),
+                copy.size,
                 copy.received,
                 threshold,
                 self._rules.action == "replicate",
             )
         )
 
-    def _size(self, copy: Copy) -> float:
-        return max(copy.job.enter.sizes[copy.pool] - copy.done_work, 0.0)
-
-    def _whole(self, copy: Copy) -> float:
-        """Return the processing time that a copy needs in all."""
-        size, speed = self._size(copy), self._pools[copy.pool].speeds[copy.job.enter.kind]
-        return size / speed if speed else inf if size else 0.0
-
     # --- thresholds ---
-
-    def _threshold(self, copy: Copy) -> float:
-        """Return the received processing time at which a copy moves or is replicated; inf for never."""
-        rules, job = self._rules, copy.job
-        visit = len(job.visited) - 1
-        if rules.action is None or visit >= rules.hops or not self._targets(copy):
-            return inf
-        by_visit = job.enter.thresholds or (rules.by_visit[job.visited[0]] if rules.by_visit else ())
-        if by_visit:
-            return by_visit[visit] if visit < len(by_visit) else inf
-        return rules.thresholds[copy.pool]
-
-    def _targets(self, copy: Copy) -> list[int]:
-        """Return the pools where a copy may go to, or have a replica."""
-        if self._rules.target == "random":
-            visited = copy.job.visited
-            return [i for i, pool in enumerate(self._pools) if pool.alive and i not in visited]
-        pool = self._next(copy.pool)
-        return [] if pool is None else [pool]
 
     def on_reached(self, reached: Reached) -> None:
         """Reroute or replicate a job."""
@@ -215,8 +166,7 @@ class PoolAgent(Agent):
 
     def _cross(self, copy: Copy) -> None:
         """Do what the rules say of a copy that has reached its threshold: in service, or about to start."""
-        targets = self._targets(copy)
-        target = targets[self._choose(len(targets))] if len(targets) > 1 else targets[0] if targets else None
+        target = self._thresholds.target(copy)
         if self._rules.action == "replicate":
             if target is not None:
                 self._pair(copy, target)
@@ -227,17 +177,11 @@ class PoolAgent(Agent):
             copy.become(Event.STOP)
             self._rejoin(copy)
 
-    def _work(self, copy: Copy) -> float:
-        """Return the work done on a copy that the next one need not do."""
-        if not self._rules.carry_over:
-            return 0.0
-        return copy.done_work + copy.received * self._pools[copy.pool].speeds[copy.job.enter.kind]
-
     def _move(self, copy: Copy, target: int) -> None:
         """Have a job start afresh in another pool."""
         copy.job.past += copy.received
         self._end(copy, Event.REROUTE, REROUTED)
-        self._join(copy.job, target, self._work(copy))
+        self._join(copy.job, target, self._thresholds.work(copy))
 
     # --- replicas ---
 
@@ -267,7 +211,7 @@ class PoolAgent(Agent):
 
     def _replicate(self, copy: Copy, target: int, server: int) -> None:
         self.replicas += 1
-        replica = self._make(copy.job, target, self._work(copy))
+        replica = self._make(copy.job, target, self._thresholds.work(copy))
         replica.become(Event.START_PAIR)
         replica.original = False
         replica.base = copy.received
@@ -319,7 +263,7 @@ class PoolAgent(Agent):
             self._end(copy, Event.CONFIRMED, LOST)
             return
         del self._copies[copy.number]
-        if copy.waits:
+        if copy.waits and copy.target is not None and self._pools[copy.target].alive:
             self._await_pair(copy)
         else:
             self._rejoin(copy)
@@ -416,7 +360,7 @@ class PoolAgent(Agent):
         for copy in sorted(lost, key=lambda copy: -copy.joined):
             self._lose(copy, copy.partner in lost)
         for number in range(len(self._pools)):
-            target = self._next(number)
+            target = self._thresholds.next_pool(number)
             if target is not None:
                 self._leave_dead(number, target)
         self._dispatch()

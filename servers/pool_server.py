@@ -51,6 +51,8 @@ class PoolServer(Agent):
 
     def _on_threshold(self) -> None:
         serve = self._serving
+        if self._timer is not None:
+            self._timer.cancel()  # called ahead of it when a Stop comes first
         if serve.goes_on:
             self._crossed = True
             self._finish_after(self._whole)

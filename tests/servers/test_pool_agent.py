@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from servers.central_queue import CentralPool
-from servers.pool_agent import PoolAgent, Rules
+from servers.pool_agent import PoolAgent
 from servers.pool_server import PoolServer
+from servers.thresholds import Rules
 from testbed.agent import Agent
 from testbed.copy_life import LOST, MET_SERVED, REROUTED, WON
 from testbed.measure.records import Occupancy
