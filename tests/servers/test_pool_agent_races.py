@@ -1,15 +1,10 @@
-"""Central queues under arbitrary delays and crashes: the network keeps order between two agents, and nothing else.
-
-When the servers of a node die, a prefix of what each had sent still arrives, the pool agent is told of the death after
-it, and what is sent to the dead vanishes. That is all that sockets promise.
-"""
+"""Central queues under arbitrary delays and crashes."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from functools import partial
 from math import inf, isnan
 from typing import Any, ClassVar
 
@@ -21,14 +16,11 @@ from servers.central_queue import CentralPool
 from servers.pool_agent import PoolAgent
 from servers.pool_server import PoolServer
 from servers.thresholds import Rules
-from testbed.agent import Agent, Timer
+from testbed.agent import Agent, Environment
 from testbed.copy_life import DIED, LOST, MET_DONE, MET_SERVED, NOT_CANCELLED, REROUTED, WON, State
 from testbed.measure.records import Occupancy
 from testbed.protocol import CopyEnded, Enter, Left, Message, Stop
-from testbed.streams import Stream, generator
-
-WILD_STEPS = 800  # messages and timers in any order; from then on messages come before timers, so that a run ends
-MOST_STEPS = 30_000
+from testbed.testing.network import Network
 
 
 @dataclass(frozen=True)
@@ -42,28 +34,6 @@ class Case:
     spread: float = 1.0  # mean time between arrivals
     delay: float = 0.5  # 0: messages overtake all timers; towards 1: timers overtake all messages
     seed: int = 0
-
-
-class Environment:
-    lateness = 0.0
-
-    def __init__(self, network: Network, address: int) -> None:
-        self._network = network
-        self._address = address
-
-    @property
-    def now(self) -> float:
-        return self._network.now
-
-    def send(self, message: Message) -> None:
-        assert message.sender == self._address
-        self._network.send(message)
-
-    def call_at(self, when: float, callback: Any) -> Timer:
-        return self._network.call_at(self._address, when, callback)
-
-    def stream(self, name: str) -> Stream:
-        return Stream(generator(self._network.case.seed, 0, name))
 
 
 class Client(Agent):
@@ -84,122 +54,51 @@ class Client(Agent):
         self.copies.setdefault(copy.job, []).append(copy)
 
 
-class Network:
+class Pools(Network):
+    """Pools at the first addresses, then two clients, then the pool agent."""
+
     def __init__(self, case: Case) -> None:
+        super().__init__(case.seed, case.delay)
         self.case = case
-        self.rng = random.Random(case.seed)
-        self.now = 0.0
-        self.heap: list[tuple[float, int, int, Timer]] = []
-        self.order = 0
-        self.channels: dict[tuple[int, int], deque[Message]] = {}
-        self.weights: dict[tuple[int, int], float] = {}
-        self.dead: set[int] = set()
-        self.notices: list[tuple[int, int]] = []  # deaths of which the pool agent is still to be told
-        self.sizes: dict[int, list[float]] = {}
-        self.speeds = [tuple(self.rng.choice([0.5, 1.0, 2.0]) for _ in range(2)) for _ in case.servers]
-        self.agents: dict[int, Agent] = {}
+        self.ignored = 0  # Stops that met nothing
+        speeds = [tuple(self.rng.choice([0.5, 1.0, 2.0]) for _ in range(2)) for _ in case.servers]
         self.servers: dict[int, PoolServer] = {}
         pools, first = [], 0
         for index, count in enumerate(case.servers):
-            pools.append(CentralPool(index, first, count, self.speeds[index]))
+            pools.append(CentralPool(index, first, count, speeds[index]))
             for address in range(first, first + count):
                 self.servers[address] = PoolServer(
-                    Environment(self, address), address, speeds=self.speeds[index], meter=Occupancy()
+                    self.environment(address), address, speeds=speeds[index], meter=Occupancy()
                 )
             first += count
-        self.agents.update(self.servers)
-        self.clients = [Client(Environment(self, address), address) for address in (first, first + 1)]
-        self.agent = PoolAgent(Environment(self, first + 2), first + 2, pools=pools, rules=case.rules)
-        for agent in (*self.clients, self.agent):
-            self.agents[agent.address] = agent
-
-    def call_at(self, address: int, when: float, callback: Any) -> Timer:
-        timer = Timer(callback)
-        self.order += 1
-        heappush(self.heap, (max(when, self.now), self.order, address, timer))
-        return timer
-
-    def send(self, message: Message) -> None:
-        assert message.sender not in self.dead
-        if message.to not in self.dead:
-            pair = message.sender, message.to
-            if pair not in self.channels:
-                self.channels[pair] = deque()
-                self.weights[pair] = self.rng.choice([0.003, 0.1, 1.0])
-            self.channels[pair].append(message)
-
-    def deliver(self, pair: tuple[int, int]) -> None:
-        message = self.channels[pair].popleft()
-        self.agents[message.to].handlers[type(message)](message)
-
-    def fire(self) -> None:
-        when, _, address, timer = heappop(self.heap)
-        if address not in self.dead and timer.callback is not None:
-            self.now = max(self.now, when)
-            timer.callback()
-
-    def crash(self, first: int, last: int) -> None:
-        group = set(range(first, last + 1))
-        self.dead |= group
-        for pair, channel in self.channels.items():
-            if pair[1] in group:
-                channel.clear()
-            elif pair[0] in group:
-                for _ in range(self.rng.randint(0, len(channel))):
-                    channel.pop()
-        self.notices.append((first, last))
-
-    def events(self) -> list[tuple[float, Any]]:
-        found: list[tuple[float, Any]] = [
-            (self.weights[pair], lambda pair=pair: self.deliver(pair))
-            for pair, channel in self.channels.items()
-            if channel
-        ]
-        for first, last in self.notices:
-            if not any(self.channels.get((dead, self.agent.address)) for dead in range(first, last + 1)):
-                found.append((0.3, lambda notice=(first, last): self.tell(*notice)))
-        return found
-
-    def tell(self, first: int, last: int) -> None:
-        self.notices.remove((first, last))
-        self.agent.on_lost(first, last)
-
-    def run(self) -> None:
-        case, rng = self.case, self.rng
+        self.clients = [Client(self.environment(address), address) for address in (first, first + 1)]
+        self.agent = PoolAgent(self.environment(first + 2), first + 2, pools=pools, rules=case.rules)
+        for agent in (*self.servers.values(), *self.clients, self.agent):
+            self.add(agent)
         when = 0.0
         for job in range(case.jobs):
-            when += rng.expovariate(1.0 / case.spread)
-            client = rng.choice(self.clients)
-            sizes = self.sizes[job] = [rng.choice([0.0, 0.1, 1.0, 1.0, 3.0, 10.0]) for _ in case.servers]
-            enter = Enter(
-                self.agent.address, client.address, job, rng.randrange(2), rng.randrange(len(case.servers)), sizes
-            )
-            self.call_at(client.address, when, lambda enter=enter: self.send(enter))
-        crash_at = sorted(rng.randrange(WILD_STEPS // 4) for _ in case.crashes)
-        crashes = list(case.crashes)
-        for step in range(MOST_STEPS):
-            events = self.events()
-            if crashes and (step >= crash_at[0] or not (events or self.heap)):
-                crash_at.pop(0)
-                self.crash(*crashes.pop())
-                continue
-            if not events:
-                self.check_at_rest()
-                if not self.heap:
-                    if not crashes:
-                        return
-                    continue
-            wild = step < WILD_STEPS
-            if events and (not self.heap or rng.random() >= (case.delay if wild else 0.0)):
-                rng.choices([deed for _, deed in events], [weight for weight, _ in events])[0]()
-            else:
-                self.fire()
-        raise AssertionError("it never ends")
+            when += self.rng.expovariate(1.0 / case.spread)
+            client = self.rng.choice(self.clients).address
+            sizes = [self.rng.choice([0.0, 0.1, 1.0, 1.0, 3.0, 10.0]) for _ in case.servers]
+            pool = self.rng.randrange(len(case.servers))
+            enter = Enter(self.agent.address, client, job, self.rng.randrange(2), pool, sizes)
+            self.call_at(client, when, partial(self.send, enter))
+
+    def deliver(self, message: Message) -> None:
+        if isinstance(message, Stop):
+            server = self.servers[message.to]
+            self.ignored += not server.queue_length or server._serving.copy != message.copy
+        super().deliver(message)
+
+    def finished(self) -> bool:
+        return sum(len(client.left) for client in self.clients) == self.case.jobs
+
+    def check(self) -> None:
+        if not any(self.channels.values()) and not any(self._notices.values()):
+            self.check_at_rest()
 
     def check_at_rest(self) -> None:
         """With no message on its way, servers and pool agent agree, and nobody idles beside work."""
-        while self.heap and (self.heap[0][3].callback is None or self.heap[0][2] in self.dead):
-            heappop(self.heap)
         for pool in self.agent._pools:
             assert not (pool.idle and pool.line), "a server idles while its pool's queue holds a job"
             for server in pool.idle:
@@ -217,13 +116,15 @@ class Network:
             assert copy.target is not None
             assert not (self.agent._pools[copy.pool].has_room and self.agent._pools[copy.target].has_room)
 
-    def whole(self, enter_kind: int, copy: CopyEnded) -> float:
-        return self.sizes[copy.job][copy.pool] / self.speeds[copy.pool][enter_kind]
+
+def run(case: Case) -> Pools:
+    network = Pools(case)
+    network.run(case.crashes, network.finished, network.check)
+    return network
 
 
-def check(case: Case) -> Network:
-    network = Network(case)
-    network.run()
+def check(case: Case) -> None:
+    network = run(case)
     left = {job: one for client in network.clients for job, one in client.left.items()}
     copies = {job: ended for client in network.clients for job, ended in client.copies.items()}
     assert sorted(left) == list(range(case.jobs)), "each job is completed"
@@ -247,7 +148,6 @@ def check(case: Case) -> Network:
     assert not network.agent._pairs
     assert network.agent.waiting == 0
     assert all(server.queue_length == 0 for address, server in network.servers.items() if address not in network.dead)
-    return network
 
 
 thresholds = st.sampled_from([0.0, 0.05, 0.5, 2.0, inf])
@@ -305,19 +205,8 @@ def test_the_races_that_matter_do_happen() -> None:
     for seed in range(150):
         crashes = ((0, 0), (3, 3)) if seed % 2 else ()
         rules = Rules("replicate", thresholds=(0.0 if seed % 3 else 0.5, 0.05))
-        network = Network(Case((2, 3), rules, jobs=25, crashes=crashes, spread=0.1, seed=seed))
-        deliver = network.deliver
-
-        def watched(pair: tuple[int, int], network: Network = network, deliver: Any = deliver) -> None:
-            nonlocal ignored
-            message = network.channels[pair][0]
-            if isinstance(message, Stop):
-                server = network.servers[message.to]
-                ignored += not server.queue_length or server._serving.copy != message.copy
-            deliver(pair)
-
-        network.deliver = watched  # type: ignore[method-assign]  # to watch, on this object alone
-        network.run()
+        network = run(Case((2, 3), rules, jobs=25, crashes=crashes, spread=0.1, seed=seed))
+        ignored += network.ignored
         preempted += network.agent.preemptions
         for client in network.clients:
             for ended in client.copies.values():
