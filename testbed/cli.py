@@ -210,6 +210,47 @@ def fit(
 
 
 @app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="a study; --list names them")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="list the studies")] = False,
+    cluster: Annotated[bool, typer.Option("--cluster", help="also on real processes, where it fits")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="few points and short runs: below 20 seconds")] = False,
+    output: Annotated[Path, typer.Option(help="where to make the study's folder")] = Path("runs"),
+    processes: Annotated[int | None, typer.Option(min=1, help="processes that simulate; default: one per core")] = None,
+) -> None:
+    """Compute a figure or table of a paper, on theory and twin: numbers as CSV, plots, and a table.
+
+    Exit status: 0 when it is complete, 1 when a run failed, 2 for bad input, 130 after Ctrl-C, which saves what is
+    finished.
+    """
+    from testbed.cluster.controller import ClusterError
+    from testbed.live import RunsBar
+    from testbed.reproduce import UnknownStudyError, study
+    from testbed.reproduce import reproduce as compute
+    from testbed.reproduce.table import print_study, studies_table
+    from testbed.run_folder import OutputError
+    from testbed.twins import TwinError
+
+    if listed or name is None:
+        Console().print(studies_table())
+        if not listed:
+            fail("give the NAME of a study")
+        return
+    try:
+        study(name)
+        with RunsBar(Console(stderr=True)) as bar:
+            result = compute(name, quick=quick, cluster=cluster, output=output, processes=processes, progress=bar.show)
+    except (UnknownStudyError, OutputError) as error:
+        fail(error)
+    except (TwinError, ClusterError) as error:
+        fail(error, 1)
+    print_study(result, Console())
+    if result.interrupted:
+        print(f"interrupted: {len(result.missing)} points are not complete; see about.md", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON Schema of scenario files."""
     from testbed.scenario import json_schema

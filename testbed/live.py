@@ -175,3 +175,31 @@ class Bar(Silent):
             completed=min(snapshot.time, snapshot.horizon),
             state=str(snapshot),
         )
+
+
+class RunsBar:
+    """One bar over many runs, with the time left, in a terminal; elsewhere only its end is shown."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.completed:.0f} of {task.total:.0f} runs"),
+            BarColumn(bar_width=24),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            refresh_per_second=4,
+        )
+        self._task = self._progress.add_task("", total=0)
+
+    def __enter__(self) -> RunsBar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def show(self, done: int, total: int, doing: str) -> None:
+        """Move the bar, and say what is done now."""
+        self._progress.update(self._task, completed=done, total=total, description=doing)

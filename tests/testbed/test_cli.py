@@ -305,3 +305,23 @@ def test_without_a_command_it_says_what_there_is(command: Command) -> None:
     result = command()
     for name in ("run", "twin", "theory", "schema", "policies"):
         assert name in result.output
+
+
+def test_reproduce_lists_the_studies(command: Command) -> None:
+    result = command("reproduce", "--list")
+    assert result.exit_code == 0
+    assert "zero-queueing-delay" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["zero-queuing-delay"], 'did you mean "zero-queueing-delay"'),
+        ([], "give the NAME of a study"),
+        (["zero-queueing-delay", "--output", "/dev/null/x"], "output folder /dev/null/x"),
+    ],
+)
+def test_reproduce_refuses_what_it_can_not_do(command: Command, arguments: list[str], words: str) -> None:
+    result = command("reproduce", *arguments)
+    assert result.exit_code == 2
+    assert words in result.output
