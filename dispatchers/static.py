@@ -92,8 +92,8 @@ class StaticParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
         if set(tables) != set(told):
             raise ValueError(
-                f"assignment: with this `knows` the signals are {', '.join(told)}; give a table for each of them, not "
-                f"for {', '.join(tables)}"
+                f"assignment: the signals of jobs are {', '.join(told)} (dispatch.knows); give a table for each, "
+                f"not for {', '.join(tables)}"
             )
         return [
             _row(f"assignment.{signal}", tables[signal], pools) if signal in tables else default for signal in signals

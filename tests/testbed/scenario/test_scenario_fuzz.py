@@ -60,6 +60,45 @@ name = "busy"
 set = { "workload.load" = 0.9, "workload.types.a.speed.fast" = 3.0 }
 """
 
+MOVING = """
+name = "moving"
+[cluster]
+on_failure = "redispatch"
+[[cluster.pools]]
+name = "a"
+servers = 2
+queue = "central"
+[[cluster.pools]]
+name = "b"
+servers = 3
+queue = "central"
+[workload]
+rate = 0.3
+dependence = 0.5
+[[workload.types]]
+name = "one"
+probability = 0.5
+speed = { a = 0, b = 0.5 }
+[[workload.types]]
+name = "two"
+probability = 0.5
+[dispatch]
+policy = "static"
+knows = { revealed = 0.5 }
+[dispatch.assignment]
+one = { b = 1 }
+two = { a = 0.5, b = 0.5 }
+unknown = { a = 0.25, b = 0.75 }
+[threshold]
+action = "reroute"
+tau = { a = [1, "inf"], b = ["inf", 2] }
+hops = 2
+target = "random"
+[[variants]]
+name = "pairs"
+set = { "threshold.action" = "replicate", "threshold.tau" = { a = 0, b = "inf" }, "threshold.hops" = 1 }
+"""
+
 # No "$" and no letters but these, so that the error's own words can be looked at.
 texts = st.text("ab.[]- 0'\n\\é", max_size=6) | st.sampled_from(
     ["random", "jiq", "poisson", "trace", "empirical", "pareto", "auto", "per-server", "1s", "kind", "file", "policy"]
@@ -84,7 +123,7 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> dict[str, Any]:
-    mapping = copy.deepcopy(tomllib.loads(FULL))
+    mapping = tomllib.loads(draw(st.sampled_from([FULL, MOVING])))
     for _ in range(draw(st.integers(1, 3))):
         ways = places(mapping)
         if not ways:
@@ -145,5 +184,6 @@ def test_a_file_with_a_slip_of_the_pen_is_valid_or_gives_one_clear_line(
         check_line(ScenarioError(error.problem, key=error.key, value=error.value, source="some.toml"))
 
 
-def test_the_scenario_that_is_mutated_is_valid() -> None:
+def test_the_scenarios_that_are_mutated_are_valid() -> None:
     assert decode(tomllib.loads(FULL)).servers == 10
+    assert decode(tomllib.loads(MOVING)).servers == 5
