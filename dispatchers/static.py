@@ -147,7 +147,7 @@ class Static(Policy):
 
     def place(self, job: int) -> None:
         """Choose a pool, and in a pool without a queue a server."""
-        dispatcher: Any = self.dispatcher
+        dispatcher = self.dispatcher
         uniform = dispatcher.rng.uniform
         if dispatcher.rational is not None:
             chosen, thresholds = dispatcher.rational.choose(dispatcher.sizes(job), uniform())
