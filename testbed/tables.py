@@ -149,10 +149,21 @@ def remarks(result: Result) -> Iterable[str]:
     for run in result.runs:
         summary = run.summary
         if (summary.tasks_per_job or 1.0) > 1.0 and summary.relative_queueing_delay is not None:
+            others = [
+                f", {number(count)} {what}"
+                for count, what in (
+                    (summary.cancellations_per_task, "cancellations"),
+                    (summary.idle_reports_per_task, "idle reports"),
+                )
+                if count
+            ]
             yield (
-                f"{run.variant}: relative queueing delay E[T - T*] / E[T*] {summary.relative_queueing_delay:.4g}; "
-                f"{number(summary.probes_per_task)} probes a task ({number(summary.nominal_probes_per_task)} nominally)"
+                f"{run.name}: relative queueing delay E[T - T*] / E[T*] {summary.relative_queueing_delay:.4g}; "
+                f"{number(summary.probes_per_task)} probes a task ({number(summary.nominal_probes_per_task)} "
+                f"nominally){''.join(others)}"
             )
+        if summary.drop_share:
+            yield f"{run.name}: {summary.drop_share:.3%} of the jobs dropped at full buffers"
     for name, runs in result.variants().items():
         mean = mean_response([run.summary for run in runs])
         if not mean.reliable:

@@ -129,7 +129,8 @@ def _notes(model: ClusterModel, field: MeanField, mean: float) -> list[str]:
         f"relative queueing delay E[T - T*] / E[T*] is {max(field.relative_queueing_delay, 0.0):.4g}"
     ]
     if field.probe_overhead not in (0.0, float("inf")) and model.policy not in _NO_WAITING:
-        notes.append(f"the policy sends {field.probe_overhead:.4g} probes per task")
+        # A sample of one server is not asked, so that the probes are fewer where d is small.
+        notes.append(f"the policy samples {field.probe_overhead:.4g} servers per task")
     if field.drop_probability > 0:
         notes.append(f"of accepted jobs; a share {field.drop_probability:.4g} of the jobs is dropped, whole")
     if model.policy == "random":

@@ -377,7 +377,7 @@ def test_batch_sampling_that_asks_nobody_is_random_routing() -> None:
     prediction = predict(jobs_of(10, "batch-sampling", d=1))
     assert isinstance(prediction, Prediction)
     assert prediction.mean_response_time == near(IN_THE_LIMIT["random"], 1e-6)
-    assert not any("probes per task" in note for note in prediction.notes)
+    assert not any("servers per task" in note for note in prediction.notes)
 
 
 def test_whole_placement_in_finite_buffers_drops_jobs_and_costs_a_round_trip() -> None:
