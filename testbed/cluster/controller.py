@@ -160,6 +160,10 @@ class Controller:
 
     async def _supervise(self, member: Member) -> None:
         code = await member.process.wait()
+        # A process ends as soon as it has sent its report, which may still be unread then.
+        if member.channel is not None:
+            await member.heard_out.wait()
+        member.ended = True
         if self._finishing or member.report is not None:
             return
         how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
@@ -208,6 +212,8 @@ class Controller:
             if member is not None and not self._finishing:
                 self._fail(f"the control connection of process {member.name} broke: {error}")
         finally:
+            if member is not None:
+                member.heard_out.set()
             await channel.aclose()
 
     def _note(self, member: Member, message: FromProcess) -> None:
@@ -296,7 +302,7 @@ class Controller:
         dead = [member for member in self.members if member.process.returncode is not None]
         await self._tell_all(Finish([member.servers for member in dead if member.servers is not None]))
         with trio.move_on_after(REPORT_SECONDS) as scope:
-            while any(member.report is None and member.process.returncode is None for member in self.members):
+            while any(member.report is None and not member.ended for member in self.members):
                 await self._changed.wait()
         if scope.cancelled_caught:
             silent = ", ".join(member.name for member in self.members if member.report is None)

@@ -45,6 +45,8 @@ class Member:
     progress: Progress | None = None
     records: list[Records] = field(default_factory=list)
     report: Report | None = None
+    heard_out: trio.Event = field(default_factory=trio.Event)  # all that it sent has been read
+    ended: bool = False  # as a process, and heard out
 
     def last_lines(self) -> str:
         """Return the last lines that the process wrote."""

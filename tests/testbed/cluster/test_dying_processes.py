@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trio
 
+from testbed.cluster.control import Channel, Report
 from testbed.cluster.controller import ClusterError, Controller
 from testbed.cluster.members import Member
 from testbed.measure.accounting import check
@@ -145,3 +147,29 @@ def test_a_process_that_hangs_is_not_waited_for_forever(
     accounting = check(measured.columns, measured.counters["jobs arrived"])
     assert accounting.balanced
     assert accounting.in_system > 0
+
+
+class ReadsReportsLate(Channel[object]):
+    """The controller's end of a connection on a busy machine: a process has ended before its report is looked at."""
+
+    async def receive(self) -> object:
+        message = await super().receive()
+        if isinstance(message, Report):
+            await trio.sleep(0.5)
+        return message
+
+
+def test_a_process_that_has_ended_after_its_report_is_no_death_though_the_report_is_read_later(
+    run_cluster: Callable[..., Measurements],
+    make_scenario: Callable[..., Scenario],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("testbed.cluster.controller.Channel", ReadsReportsLate)
+    for on_failure in ("stop", "redispatch"):
+        scenario = make_scenario(**{"run.duration": 10, "run.warmup": 0, "cluster.on_failure": on_failure})
+        measured = run_cluster(scenario)
+        assert measured.failure is None
+        assert measured.incidents == []
+        assert len(measured.processes) == 3
+        accounting = check(measured.columns, measured.counters["jobs arrived"])
+        assert accounting.completed == accounting.arrived > 50
