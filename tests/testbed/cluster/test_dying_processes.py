@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from testbed.cluster.control import Channel, Report
 from testbed.cluster.controller import ClusterError, Controller
 from testbed.cluster.members import Member
 from testbed.measure.accounting import check
-from testbed.measure.records import COMPLETED, IN_SYSTEM, LOST, Measurements
+from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM, LOST, Measurements
 from testbed.scenario import Scenario
 
 pytestmark = pytest.mark.cluster
@@ -173,3 +174,57 @@ def test_a_process_that_has_ended_after_its_report_is_no_death_though_the_report
         assert len(measured.processes) == 3
         accounting = check(measured.columns, measured.counters["jobs arrived"])
         assert accounting.completed == accounting.arrived > 50
+
+
+@pytest.mark.parametrize(
+    ("policy", "more"),
+    [
+        ("batch-filling", {"cluster.dispatchers": 2}),
+        ("per-task-power-of-d", {"workload.tasks": {"kind": "table", "values": [1, 6], "shares": [0.5, 0.5]}}),
+        ("late-binding", {"cluster.dispatchers": 2}),
+        ("jiq", {}),
+        ("batch-sampling", {"cluster.dispatchers": 2, "cluster.pools.main.buffer": 4}),
+    ],
+)
+def test_when_a_node_is_killed_that_has_tasks_of_jobs_each_job_ends_once_with_each_task_done_once(
+    run_cluster: Callable[..., Measurements],
+    make_scenario: Callable[..., Scenario],
+    at_time: Callable[..., Callable[[Controller], None]],
+    policy: str,
+    more: dict[str, Any],
+) -> None:
+    settings = {
+        "cluster.pools.main.servers": 40,  # node 1 has 13 of them: never all idle, but with probability 1e-5
+        "cluster.nodes": 3,
+        "cluster.on_failure": "redispatch",
+        "dispatch.policy": policy,
+        "workload.tasks": 4,
+        "workload.load": 0.6,
+        "run.duration": 60,
+        "run.drain": 400,
+    }
+    scenario = make_scenario(**{**settings, **more})
+    measured = run_cluster(scenario, at_time(30.0, Killer("node-1", signal.SIGKILL)))
+    assert measured.failure is None
+    assert len(measured.incidents) == 1
+    accounting = check(measured.columns, measured.counters["jobs arrived"])
+    assert accounting.balanced, accounting.problems
+    assert accounting.completed + accounting.dropped == accounting.arrived > 100
+    assert measured.counters["tasks dispatched again"] > 0
+    assert measured.counters["tasks done twice"] == 0
+    columns, tasks = measured.columns, measured.tasks
+    done = list(zip(tasks["job"].tolist(), tasks["task"].tolist(), strict=True))
+    assert len(set(done)) == len(done)
+    outcome = columns["outcome"]
+    whole = {
+        (job, task)
+        for job, number in zip(
+            columns["job"][outcome == COMPLETED], columns["tasks"][outcome == COMPLETED], strict=True
+        )
+        for task in range(number)
+    }
+    # Of a job that is dropped because a task of it was dispatched again, to a full server, others may have been served.
+    dropped = set(columns["job"][outcome == DROPPED].tolist())
+    assert whole == {(job, task) for job, task in done if job not in dropped}
+    if "cluster.pools.main.buffer" not in more:
+        assert not dropped
