@@ -37,8 +37,9 @@ _AT_LINE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)", re.DOTALL)
 def shipped() -> dict[str, str]:
     """Return the text of each scenario that comes with the testbed, by name."""
     folder = files("testbed") / "scenarios"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".toml"))
-    return {name.removesuffix(".toml"): (folder / name).read_text(encoding="utf-8") for name in names}
+    suffix = ".toml"
+    names = sorted(entry.name.removesuffix(suffix) for entry in folder.iterdir() if entry.name.endswith(suffix))
+    return {name: (folder / f"{name}{suffix}").read_text(encoding="utf-8") for name in names}
 
 
 def load(path: str | Path) -> Scenario:

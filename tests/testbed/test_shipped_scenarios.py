@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 import numpy as np
 import pytest
 
 import testbed
 from testbed.measure.records import COMPLETED, DROPPED
 from testbed.scenario import variants
+from testbed.scenario.reading import shipped
 from testbed.theory.predict import NoPrediction, Prediction, predict
 
-SHIPPED = sorted(
-    entry.name.removesuffix(".toml")
-    for entry in (files("testbed") / "scenarios").iterdir()
-    if entry.name.endswith(".toml")
-)
+SHIPPED = shipped()
 FOR_JOBS_OF_TASKS = (
     "batch-filling",
     "batch-sampling",
@@ -38,14 +33,10 @@ NO_THEORY = {
 }
 
 
-def text(name: str) -> str:
-    return (files("testbed") / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_it_bears_its_files_name_and_says_how_to_run_it(name: str) -> None:
     assert testbed.Scenario.from_file(name).name == name
-    comment = text(name).partition("\nname =")[0]
+    comment = SHIPPED[name].partition("\nname =")[0]
     assert f"`testbed run {name}`" in comment
 
 
