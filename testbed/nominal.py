@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +24,12 @@ def nominal(scenario: Scenario) -> Nominal:
     kinds = workload.types
     delay = scenario.cluster.message_delay
     per_pool = [[kind.speed.get(pool.name, 1.0) for kind in kinds] for pool in scenario.cluster.pools]
-    same = all(speeds == per_pool[0] for speeds in per_pool)
-    slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True)]
+    policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
+    # Where a job may move, be copied, or not be served at all its sizes alone don't say how much service it gets.
+    stays = scenario.threshold is None and policy.copies(parameters) == 1
+    by_sizes = stays and all(all(speeds) for speeds in per_pool)
+    same = by_sizes and all(speeds == per_pool[0] for speeds in per_pool)
+    slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True) if speed]
     size_mean, size_second = scenario.mean_size, workload.size.second_moment
     recorded = scenario.recorded_sizes
     if recorded is not None:
@@ -35,7 +40,6 @@ def nominal(scenario: Scenario) -> Nominal:
     mean = sum(p * s for p, s in slowness) * scenario.mean_work
     variance = numbers.mean * (size_second - size_mean**2 + size_mean**2 * numbers.mean * numbers.scv)
     second = sum(p * s * s for p, s in slowness) * (variance + scenario.mean_work**2)
-    policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
     probes = sum(
         share * policy.mean_probes(parameters, scenario.servers, int(tasks))
         for tasks, share in zip(*numbers.probabilities(), strict=True)
@@ -44,7 +48,7 @@ def nominal(scenario: Scenario) -> Nominal:
         servers=scenario.servers,
         rate=scenario.rate,
         load=scenario.rate * mean / scenario.servers if same else None,
-        work_scv=second / mean**2 - 1.0,
+        work_scv=second / mean**2 - 1.0 if by_sizes else math.inf,
         probes_per_task=float(probes / numbers.mean),
         gap_cdf=gaps.cdf if gaps is not None and gaps.continuous else None,
         arrival_dispersion=dispersion,

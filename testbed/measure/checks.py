@@ -21,14 +21,15 @@ class Nominal:
     """What the scenario asked for.
 
     ``rate``: jobs per time unit of the whole cluster. ``load``: expected service time that arrives per server and time
-    unit, None where it depends on the policy (speeds differ). ``work_scv``: squared coefficient of variation of the
-    service time of all tasks of a job together, may be infinite. ``probes_per_task``: what the policy means to send.
-    ``gap_cdf``: distribution function of the gaps between arrivals of the whole cluster, None unless they are
-    independent with a continuous law. ``arrival_dispersion``: limit of the variance over the mean of the number of
-    arrivals in a long time (the gaps' SCV if they are independent), None if unknown.
-    ``message_delay``: mean delay that the scenario itself adds to each message. ``stable``: whether the load is below
-    the policy's stability bound (testbed.theory.stability). ``relaxation_time``: time units in which the queues forget
-    how they began (testbed.theory.relaxation), None if unknown.
+    unit, None where it depends on the policy (speeds differ, jobs move or are copied). ``work_scv``: squared
+    coefficient of variation of the service time of all tasks of a job together; it may be infinite, and is where it
+    depends on the policy. ``probes_per_task``: what the policy means to send. ``gap_cdf``: distribution function of the
+    gaps between arrivals of the whole cluster, None unless they are independent with a continuous law.
+    ``arrival_dispersion``: limit of the variance over the mean of the number of arrivals in a long time (the gaps' SCV
+    if they are independent), None if unknown. ``message_delay``: mean delay that the scenario itself adds to each
+    message. ``stable``: whether the load is below the policy's stability bound (testbed.theory.stability).
+    ``relaxation_time``: time units in which the queues forget how they began (testbed.theory.relaxation), None if
+    unknown.
     """
 
     servers: int

@@ -1,10 +1,10 @@
 """Scenarios: what to run, as a typed and validated TOML file, or built in Python."""
 
+from testbed.scenario.balance import Balance
 from testbed.scenario.errors import ScenarioError
 from testbed.scenario.reading import decode, load, resolved, shipped
 from testbed.scenario.reference import json_schema, reference_markdown
 from testbed.scenario.settings import (
-    Balance,
     ClusterSettings,
     Dispatch,
     JobType,

@@ -189,6 +189,8 @@ def _words(info: inspect.Type) -> str:
         return f"a list of {len(info.item_types)} items, each {words(info.item_types[0])}"
     if isinstance(info, inspect.DictType):
         value = words(info.value_type)
+        if isinstance(info.key_type, inspect.LiteralType):
+            return f"a table of {' or '.join(map(str, info.key_type.values))}, each {value}"
         return f"a table, each value {value}" if value != "any value" else "a table"
     if isinstance(info, inspect.StructType):
         return "a table"
