@@ -59,27 +59,36 @@ class Copying:
         self._numbers = [0] * dispatcher.servers  # copies placed, by server
 
     def assign(self, job: int, server: int) -> None:
-        """Place the next copy of a job on a server, or on another if that has died."""
+        """Place the next copy of a job on a server.
+
+        If that has died, or a death has put another copy of the job there, the copy goes to another server; if none is
+        left, it is not made.
+        """
         copies = self._copies.setdefault(job, [])
-        self._place(copies, server)
-        self._send(job, len(copies) - 1, [])
+        for order in self._place(copies, [server]):
+            self._send(job, order, [])
 
     def assign_tied(self, job: int, servers: Sequence[int]) -> None:
-        """Place copies of a job that know of each other: the one that starts cancels the others."""
+        """Place copies of a job that know of each other: the one that starts cancels the others. See ``assign``."""
         copies = self._copies.setdefault(job, [])
-        orders = range(len(copies), len(copies) + len(servers))
-        for server in servers:
-            self._place(copies, server)
+        orders = self._place(copies, servers)
         for order in orders:
             others = [Peer(copies[other].server, other, copies[other].number) for other in orders if other != order]
             self._send(job, order, others)
 
-    def _place(self, copies: list[Copy], server: int) -> None:
+    def _place(self, copies: list[Copy], servers: Sequence[int]) -> range:
+        """Add a copy for each of the servers, or those in their place; return their numbers among the job's copies."""
         dispatcher = self._dispatcher
-        if dispatcher.recovery is not None:
-            server = dispatcher.recovery.instead_of(server)
-        self._numbers[server] += 1
-        copies.append(Copy(server, self._numbers[server], dispatcher.env.now))
+        first = len(copies)
+        for wanted in servers:
+            server: int | None = wanted
+            if dispatcher.recovery is not None:
+                taken = {copy.server for copy in copies if copy.state in OPEN}
+                server = dispatcher.recovery.apart_from(wanted, taken)
+            if server is not None:
+                self._numbers[server] += 1
+                copies.append(Copy(server, self._numbers[server], dispatcher.env.now))
+        return range(first, len(copies))
 
     def _send(self, job: int, order: int, peers: list[Peer]) -> None:
         dispatcher = self._dispatcher
@@ -122,6 +131,7 @@ class Copying:
             copy.state = advance(copy.state, Event.TOO_LATE)
             self._ended(done.job, done.task, done.wait, done.service, LOST, MET_DONE)
             return
+        met = MET_DONE if copy.state is State.CANCELLED else NOT_CANCELLED
         copy.state = advance(copy.state, Event.FINISH)
         self._cancel_others(done.job, copies, copy)
         dispatcher.policy.on_done(done)
@@ -134,7 +144,7 @@ class Copying:
             position=done.position,
             copies=len(copies),
         )
-        self._ended(done.job, done.task, done.wait, done.service, WON, NOT_CANCELLED)
+        self._ended(done.job, done.task, done.wait, done.service, WON, met)
 
     def on_cancelled(self, cancelled: Cancelled) -> None:
         """Note that a cancelled copy has ended."""
@@ -184,5 +194,6 @@ class Copying:
     def close(self) -> None:
         """End the accounts at the end of the run; tickets of jobs that are left say where their copies are."""
         for job, ticket in self._dispatcher.in_system.items():
-            ticket.at = [copy.server for copy in self._copies.get(job, ())]
+            copies = self._copies.get(job, [])
+            ticket.at = [copy.server for copy in copies if copy.state in OPEN] or [copy.server for copy in copies]
         self.closing.close()

@@ -18,6 +18,7 @@ recovery.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from testbed.protocol import Noticed, ProbeReply
@@ -80,6 +81,17 @@ class Recovery:
         if server not in self._dead or not self._live:
             return server
         return self._live[self._rng.integer(len(self._live))]
+
+    def apart_from(self, server: int, taken: Set[int]) -> int | None:
+        """Return the server itself if it is alive and not ``taken``, else one that is, uniformly chosen, or None.
+
+        With no server alive it is the server itself, or none if that is taken.
+        """
+        while server in taken or server in self._dead:
+            if len(self._live) <= sum(other not in self._dead for other in taken):
+                return server if not self._live and server not in taken else None
+            server = self._live[self._rng.integer(len(self._live))]
+        return server
 
     @property
     def can_place(self) -> bool:
