@@ -159,7 +159,7 @@ def twin(
 def theory(scenario: ScenarioArgument) -> None:
     """Show what the theory says of each variant of a scenario, or why it says nothing."""
     from testbed.tables import new_table, number
-    from testbed.theory.predict import Prediction, predict, stability_bound
+    from testbed.theory.predict import Prediction, pool_notes, predict, stability_bound
 
     settings = read(scenario)
     table = new_table(f"{settings.name}: response time in time units")
@@ -177,6 +177,7 @@ def theory(scenario: ScenarioArgument) -> None:
         else:
             cells += ["-", "-", "-", "none"]
             notes.append(f"{name}: no prediction: {prediction.reason}")
+        notes += [f"    {note}" for note in pool_notes(variant)]
         table.add_row(*cells)
     console = Console()
     console.print(table)

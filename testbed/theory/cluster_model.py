@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from testbed.theory.service import ServiceMixture
 from testbed.workload.arrivals import ArrivalProcess, Poisson
 from testbed.workload.distributions import Distribution
 from testbed.workload.task_numbers import TaskNumbers
+
+Floats = npt.NDArray[np.float64]
 
 
 class ScenarioLike(Protocol):
@@ -17,11 +22,11 @@ class ScenarioLike(Protocol):
 
     @property
     def cluster(self) -> Any:
-        """``dispatchers``, ``message_delay`` and ``pools``, each with ``name``, ``servers`` and ``buffer``."""
+        """``dispatchers``, ``message_delay`` and ``pools``, each with ``name``, ``servers``, ``buffer``, ``queue``."""
 
     @property
     def workload(self) -> Any:
-        """``arrivals``, ``size``, ``task_numbers`` and ``types``, each with ``probability``."""
+        """``arrivals``, ``size``, ``dependence``, ``task_numbers``, ``types``, each with ``name``, ``probability``."""
 
     @property
     def dispatch(self) -> Any:
@@ -30,6 +35,10 @@ class ScenarioLike(Protocol):
     @property
     def balance(self) -> Any:
         """How servers move waiting tasks (testbed.scenario.Balance), or None."""
+
+    @property
+    def threshold(self) -> Any:
+        """When jobs move to another pool or are replicated (testbed.scenario.Threshold), or None."""
 
     @property
     def rate(self) -> float:
@@ -45,18 +54,25 @@ class ScenarioLike(Protocol):
 
 @dataclass(frozen=True)
 class PoolModel:
-    """Servers that are alike: ``first`` is the index of the first of the ``servers``."""
+    """Servers that are alike: ``first`` is the index of the first of the ``servers``.
+
+    ``share`` is the share of all jobs that come to the pool first, where the policy fixes it, and ``service`` the
+    service time of those jobs; elsewhere it is None, and the service time is that of all jobs. ``speeds`` are by type.
+    """
 
     name: str
     first: int
     servers: int
     buffer: int | None
     service: ServiceMixture
+    speeds: tuple[float, ...]
+    central: bool
+    share: float | None
 
     @property
     def slowness(self) -> float:
         """Mean service time over mean size: sum over the types of probability / speed."""
-        return sum(p / speed for p, speed in self.service.types)
+        return self.service.slowness
 
 
 @dataclass(frozen=True)
@@ -74,18 +90,32 @@ class ClusterModel:
     parameters: Any
     balance: Any  # the scenario's [balance], or None
     tasks: TaskNumbers  # law of the number of tasks of a job
+    size: Distribution
+    types: tuple[float, ...]  # the job types' probabilities
+    type_names: tuple[str, ...]
+    assignment: Floats | None  # under static assignment alpha_ij, the share of the type-j jobs sent to pool i
+    dependence: Any  # of a job's sizes in several pools, or of its copies
+    threshold: Any  # the scenario's [threshold], or None
 
     @classmethod
     def of(cls, scenario: ScenarioLike) -> ClusterModel:
         """Return the model of a scenario."""
         workload, cluster = scenario.workload, scenario.cluster
         size: Distribution = workload.size
+        types = tuple(t.probability for t in workload.types)
+        alpha = _assignment(scenario)
         pools = []
         ends = accumulate(pool.servers for pool in cluster.pools)
-        for pool, end in zip(cluster.pools, ends, strict=True):
+        for index, (pool, end) in enumerate(zip(cluster.pools, ends, strict=True)):
             first = end - pool.servers
-            types = tuple((t.probability, scenario.service_rate(i, first)) for i, t in enumerate(workload.types))
-            pools.append(PoolModel(pool.name, first, pool.servers, pool.buffer, ServiceMixture(size, types)))
+            speeds = tuple(scenario.service_rate(kind, first) for kind in range(len(types)))
+            mix, share = types, None
+            if alpha is not None:
+                share = float(alpha[index] @ types)
+                mix = tuple((alpha[index] * types / share).tolist()) if share > 0 else types
+            service = ServiceMixture(size, tuple(zip(mix, speeds, strict=True)))
+            central = pool.queue == "central"
+            pools.append(PoolModel(pool.name, first, pool.servers, pool.buffer, service, speeds, central, share))
         delay = cluster.message_delay
         constant = isinstance(delay, float | int)
         return cls(
@@ -100,6 +130,12 @@ class ClusterModel:
             parameters=scenario.dispatch.parameters,
             balance=scenario.balance,
             tasks=workload.task_numbers,
+            size=size,
+            types=types,
+            type_names=tuple(t.name for t in workload.types),
+            assignment=alpha,
+            dependence=workload.dependence,
+            threshold=scenario.threshold,
         )
 
     @property
@@ -126,8 +162,11 @@ class ClusterModel:
     def shares(self) -> list[tuple[PoolModel, float, int]]:
         """Return (pool, share of the jobs per server, servers) of a policy that looks at no queue.
 
-        ``random`` may have a weight for each server; servers of a pool with the same weight are put together.
+        ``random`` may have a weight for each server; servers of a pool with the same weight are put together. Servers
+        without jobs are left out.
         """
+        if self.assignment is not None:
+            return [(p, p.share / p.servers, p.servers) for p in self.pools if p.share]
         weights = getattr(self.parameters, "weights", None) if self.policy == "random" else None
         if weights is None:
             return [(pool, 1 / self.servers, pool.servers) for pool in self.pools]
@@ -137,3 +176,13 @@ class ClusterModel:
             own = weights[pool.first : pool.first + pool.servers]
             groups += [(pool, weight / total, own.count(weight)) for weight in dict.fromkeys(own) if weight > 0]
         return groups
+
+
+def _assignment(scenario: ScenarioLike) -> Floats | None:
+    """Return alpha_ij, shape (pools, types), of static assignment; None if the policy or each job's sizes decide."""
+    threshold = scenario.threshold
+    if scenario.dispatch.policy != "static" or (threshold is not None and threshold.rational):
+        return None
+    servers = {pool.name: pool.servers for pool in scenario.cluster.pools}
+    types = [kind.name for kind in scenario.workload.types]
+    return np.array(scenario.dispatch.parameters.assigned(servers, types), dtype=np.float64).T

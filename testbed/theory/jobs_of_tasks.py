@@ -75,6 +75,8 @@ def _single_tasks(model: ClusterModel) -> Formula:
 
 def _require_covered(model: ClusterModel, tasks: int) -> float:
     """Return the load as a fraction of what the servers can do, or raise NoTheoryError."""
+    if model.policy not in _NAMES:
+        raise NoTheoryError(f"{model.policy} has a theory for jobs of one task only")
     if model.tasks.scv > 0:
         raise NoTheoryError("jobs have a formula for a fixed number of tasks only")
     if not model.poisson:

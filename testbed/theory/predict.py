@@ -13,6 +13,7 @@ from testbed.theory.blind_policies import random_routing, round_robin_routing
 from testbed.theory.cluster_model import ClusterModel, ScenarioLike
 from testbed.theory.jobs_of_tasks import jobs_of_tasks
 from testbed.theory.moving_tasks import moving_tasks
+from testbed.theory.pools import pool_notes, pool_requirements
 from testbed.theory.prediction import Formula, NoPrediction, NoTheoryError, Prediction
 from testbed.theory.queue_aware_policies import (
     join_idle_queue,
@@ -21,8 +22,18 @@ from testbed.theory.queue_aware_policies import (
     power_of_d_choices,
 )
 from testbed.theory.stability import Stability, stability_bound
+from testbed.theory.static_assignment import static_assignment
 
-__all__ = ["POLICIES", "NoPrediction", "Prediction", "Stability", "predict", "stability_bound"]
+__all__ = [
+    "POLICIES",
+    "NoPrediction",
+    "Prediction",
+    "Stability",
+    "pool_notes",
+    "pool_requirements",
+    "predict",
+    "stability_bound",
+]
 
 POLICIES: dict[str, Callable[[ClusterModel], Formula]] = {
     "random": random_routing,
@@ -31,6 +42,7 @@ POLICIES: dict[str, Callable[[ClusterModel], Formula]] = {
     "jsq": join_shortest_queue,
     "least-outstanding": least_outstanding,
     "jiq": join_idle_queue,
+    "static": static_assignment,
     "batch-filling": jobs_of_tasks,
     "batch-sampling": jobs_of_tasks,
     "per-task-power-of-d": jobs_of_tasks,

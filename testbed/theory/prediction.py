@@ -47,8 +47,9 @@ class NoTheoryError(Exception):
 class Formula:
     """A policy's theory applied to a scenario without message delay.
 
-    ``probing`` is how often a job waits for the answers to questions before it is placed, on average. ``blind`` says
-    that the policy looks at no queue, so that a constant delay only shifts its response times. ``lower_bound`` is as in
+    ``probing`` is how often a job waits for the answers to questions before it is placed, on average; ``relayed`` how
+    many more messages it waits for on its way through central queues. ``blind`` says that the policy looks at no queue,
+    so that a constant delay only shifts its response times. ``lower_bound`` is as in
     Prediction.
     """
 
@@ -58,13 +59,15 @@ class Formula:
     state: SteadyState
     notes: tuple[str, ...] = ()
     probing: float = 0.0
+    relayed: float = 0.0
     blind: bool = False
     lower_bound: float | None = None
 
     def prediction(self, model: ClusterModel) -> Prediction:
         """Return the prediction: the formula, with the time that messages take added.
 
-        A job is sent to its server and reported done, which takes two messages; probing takes two more. Raises
+        A job is sent to its server and reported done, which takes two messages; probing takes two more. What the delay
+        does to a central queue, whose servers wait for messages too, must be in the formula already. Raises
         NoTheoryError for random delays of probes, whose slowest reply counts.
         """
         state = self.state
@@ -76,10 +79,10 @@ class Formula:
         if delay > 0:
             if self.probing and not model.constant_delay:
                 raise NoTheoryError("no formula for random message delays with probing: the slowest reply counts")
-            messages = 2 + 2 * self.probing
+            messages = 2 + 2 * self.probing + self.relayed
             mean += messages * delay
             lower_bound = None if lower_bound is None else lower_bound + 2 * delay
-            shifted = model.constant_delay and self.probing in (0, 1, 2)
+            shifted = model.constant_delay and messages in (2, 4, 6)
             quantiles = {p: t + messages * delay for p, t in quantiles.items()} if shifted else {}
             notes.append(
                 f"the formula gives {state.mean_response_time:.4g}; {messages:.3g} one-way message delays of {delay:g} "

@@ -23,16 +23,18 @@ def relaxation_time(
 ) -> float | None:
     """Return the longest relaxation time of the cluster's servers, in time units, or None where it is not known.
 
-    It is known for policies that look at no queue, where each server is a queue by itself. Random routing thins the
-    arrivals, which makes them more like a Poisson process, the more servers there are; round-robin gives a server every
-    N-th of them, which evens them out. It is not known for jobs of several tasks, for servers that move tasks, at an
-    overloaded server, and for sizes or gaps of infinite variance; servers with a finite buffer, which forget sooner,
-    are left out.
+    It is known for policies that look at no queue, where each server is a queue by itself: not for central queues.
+    Random routing and static assignment thin the arrivals, which makes them more like a Poisson process, the more
+    servers there are; round-robin gives a server every N-th of them, which evens them out. It is not known for jobs
+    of several tasks, for servers that move tasks, at an overloaded server, and for sizes or gaps of infinite
+    variance; servers with a finite buffer, which forget sooner, are left out.
 
     ``size_mean`` and ``size_second_moment``: of the sizes that arrive, in time units; ``arrival_dispersion``: as for
     ``queue_relaxation_time``, of the whole cluster; where it is None arrivals are taken for a Poisson process.
     """
-    if model.policy not in ("random", "round-robin") or model.balance is not None or model.tasks.most > 1:
+    if model.policy not in ("random", "round-robin", "static") or model.balance is not None or model.tasks.most > 1:
+        return None
+    if any(pool.central for pool in model.pools):
         return None
     dispersion = 1.0 if arrival_dispersion is None else arrival_dispersion
     times = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,7 +30,10 @@ class ServiceTime(Protocol):
 
 @dataclass(frozen=True)
 class ServiceMixture:
-    """A service time that is ``size / speed`` with the job type's speed; ``types`` holds (probability, speed)."""
+    """A service time that is ``size / speed`` with the job type's speed; ``types`` holds (probability, speed).
+
+    A type that can't be served has speed 0, and makes the moments infinite unless no jobs are of it.
+    """
 
     size: ServiceTime
     types: tuple[tuple[float, float], ...]
@@ -37,12 +41,17 @@ class ServiceMixture:
     @property
     def mean(self) -> float:
         """The mean, in time units."""
-        return self.size.mean * sum(p / speed for p, speed in self.types)
+        return self.size.mean * self.slowness
+
+    @property
+    def slowness(self) -> float:
+        """Mean service time over mean size: sum over the types of probability / speed."""
+        return sum(p / speed if speed else math.inf for p, speed in self.types if p)
 
     @property
     def second_moment(self) -> float:
         """The second moment, in squared time units; may be infinite."""
-        return self.size.second_moment * sum(p / speed**2 for p, speed in self.types)
+        return self.size.second_moment * sum(p / speed**2 if speed else math.inf for p, speed in self.types if p)
 
     def phase_type(self) -> tuple[Floats, Floats] | None:
         """Return (alpha, S): each type's phases side by side, or None for a size that is not phase-type."""

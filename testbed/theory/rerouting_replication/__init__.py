@@ -12,6 +12,7 @@ know. Everything here is a pure function of a Model and a policy:
     mean_latency, best_thresholds          approximate mean latencies, and the thresholds that are best by them
     one_job, original_wins                 moments of one job's time before and after its threshold
     rational_reroutes, replication_options what can be best for a job of known size
+    rational_rule                          what is best for it, as a rule for single jobs
 
 Symbols in the formulas are the paper's; where it leaves a choice open the docstrings say what is done.
 """
@@ -45,6 +46,7 @@ from testbed.theory.rerouting_replication.model import (
 )
 from testbed.theory.rerouting_replication.one_job import OneJob, one_job, original_wins
 from testbed.theory.rerouting_replication.processing import processing_time
+from testbed.theory.rerouting_replication.rational import RationalRule, rational_rule
 from testbed.theory.rerouting_replication.stability import StabilityBound, stability_bound
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "OneJob",
     "Option",
     "Policy",
+    "RationalRule",
     "Replicate",
     "Reroute",
     "Revealed",
@@ -71,6 +74,7 @@ __all__ = [
     "original_wins",
     "processing_time",
     "rational_reroutes",
+    "rational_rule",
     "replication_options",
     "reroute_factors",
     "service_requirement",

@@ -114,7 +114,7 @@ def known_size_cost(model: Model, policy: KnownSizes, signals: Floats) -> tuple[
     """
     require_two_pools(model, "the policy with known sizes")
     weights = model.p[:, None] * signals
-    table = _OptionTable(model, policy)
+    table = OptionTable(model, policy)
 
     def value(w: float) -> float:
         return sum(table.mean_price(weights[:, k], w) for k in range(signals.shape[1]))
@@ -128,7 +128,7 @@ def known_size_cost(model: Model, policy: KnownSizes, signals: Floats) -> tuple[
     return value(best), np.array([best, 1 - best]) / model.n
 
 
-class _OptionTable:
+class OptionTable:
     """The price of every option as a function of z = x_2 / x_1, at x_1 = 1, for each signal and price of pools."""
 
     def __init__(self, model: Model, policy: KnownSizes) -> None:

@@ -81,6 +81,7 @@ def mean_latency(
     *,
     rate: float,
     approximation: Approximation = "pollaczek-khinchine",
+    handover: float = 0.0,
 ) -> MeanLatency:
     """Return the approximate mean time from arrival to departure, by starting pool and overall.
 
@@ -96,12 +97,15 @@ def mean_latency(
         thresholds: as in service_requirement.
         rate: arrivals per time unit of the whole system, Poisson.
         approximation: see Approximation.
+        handover: time that a server is taken at each visit beyond the service, until it hears what comes next: others
+            wait for it, the job itself does not.
 
     Raises ValueError for arguments that don't fit, and for an approximation that is not made for the model.
     """
     require_approximation(model, policy, rate, approximation)
     alpha = checked_assignment(model, assignment)
-    overall, by_pool, waiting = _latency(model, usages(model, policy, thresholds), alpha, rate, approximation)
+    tables = usages(model, policy, thresholds)
+    overall, by_pool, waiting = _latency(model, tables, alpha, rate, approximation, handover)
     return MeanLatency(float(overall[0]), by_pool[0], waiting[0])
 
 
@@ -189,15 +193,23 @@ def require_approximation(model: Model, policy: Policy, rate: float, approximati
 
 
 def _latency(
-    model: Model, tables: list[Usage], alpha: Floats, rate: float, approximation: Approximation
+    model: Model,
+    tables: list[Usage],
+    alpha: Floats,
+    rate: float,
+    approximation: Approximation,
+    handover: float = 0.0,
 ) -> tuple[Floats, Floats, Floats]:
     """Return the mean latency (T,), by starting pool (T, pools), and the mean waits (T, pools)."""
     weights = alpha * model.p
     share = weights.sum(axis=1)
-    time, square = (
+    time, square, visits = (
         expected(weights, np.stack([np.moveaxis(getattr(table, name), 1, 0) for table in tables]))
-        for name in ("time", "square")
+        for name in ("time", "square", "visits")
     )
+    if handover:
+        square = square + 2 * handover * time + handover**2 * visits
+        time = time + handover * visits
     waiting = mean_wait(model.n, rate, time, square)
     by_pool = np.full((len(time), len(model.pools)), np.nan)
     for s, table in enumerate(tables):

@@ -17,7 +17,12 @@ Thresholds = npt.ArrayLike | KnownSizeThresholds
 
 
 def service_requirement(
-    model: Model, policy: Policy, assignment: npt.ArrayLike, thresholds: Thresholds | None = None
+    model: Model,
+    policy: Policy,
+    assignment: npt.ArrayLike,
+    thresholds: Thresholds | None = None,
+    *,
+    handover: float = 0.0,
 ) -> Floats:
     """Return E[B_i], the mean processing time that an arriving job uses in each pool, shape (pools,), in time units.
 
@@ -29,14 +34,18 @@ def service_requirement(
         thresholds: tau_i in time units of received processing, at least 0, maybe infinite, shape (pools,); of the pool
             that is visited. For more reroutings also (pools, hops), by starting pool and visit. Whole numbers for
             KnownSizes. Not needed for ZeroRedundancy and FullRedundancy.
+        handover: time that a server is taken at each visit beyond the service, until it hears what comes next; it
+            counts as processing time here. Not for KnownSizes.
 
     Infinite where jobs are sent to a pool that can't serve them. Raises ValueError for arguments that don't fit.
     """
     alpha = checked_assignment(model, assignment)
     if isinstance(policy, KnownSizes):
+        if handover:
+            raise ValueError("a handover is not counted for the policy with known sizes")
         D = known_size_usage(model, policy, cast("KnownSizeThresholds | None", thresholds))
     else:
-        D = np.stack([usage.time[0] for usage in usages(model, policy, thresholds)])
+        D = np.stack([usage.time[0] + handover * usage.visits[0] for usage in usages(model, policy, thresholds)])
     return expected(alpha * model.p, D)
 
 

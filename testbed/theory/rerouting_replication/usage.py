@@ -34,7 +34,8 @@ class Usage:
 
     time: Floats  # D[j, q], shape (T, types, pools)
     square: Floats
-    waits: Floats  # visits that begin with a wait in queue q: not those of a copy, which pre-empts
+    visits: Floats  # to servers of pool q
+    waits: Floats  # of them those that begin with a wait in queue q: not those of a copy, which pre-empts
     elapsed: Floats  # processing time until the job is done, shape (T, types)
     alone: Floats  # of it, before the threshold
     paired: Floats  # of it, in a pair
@@ -42,7 +43,7 @@ class Usage:
     @classmethod
     def zero(cls, T: int, types: int, pools: int) -> Usage:
         """Return the usage of a job that does nothing."""
-        by_pool = (np.zeros((T, types, pools)) for _ in range(3))
+        by_pool = (np.zeros((T, types, pools)) for _ in range(4))
         by_type = (np.zeros((T, types)) for _ in range(3))
         return cls(*by_pool, *by_type)
 
@@ -172,6 +173,7 @@ def _add_reroute(
     for v, visit in enumerate(reroute_visits(model, j, path, times, carry_over=policy.carry_over, squares=squares)):
         total.time[:, j, visit.pool] += weight * visit.mean
         total.square[:, j, visit.pool] += weight * visit.second
+        total.visits[:, j, visit.pool] += weight * visit.probability
         total.waits[:, j, visit.pool] += weight * visit.probability
         total.elapsed[:, j] += weight * visit.mean
         if v == 0:
@@ -190,7 +192,8 @@ def _add_replicate(
     squares: bool,
 ) -> None:
     start, other = path
-    first = reroute_visits(model, j, path[:1], tau[:, None], squares=squares)[0]
+    times = np.stack([tau, np.full_like(tau, np.inf)], axis=1)
+    first, beyond = reroute_visits(model, j, path, times, squares=squares)
     k, k2 = joint_phase(model, start, other, j, tau, carry_over=policy.carry_over, squares=squares)
     total.time[:, j, start] += weight * (first.mean + k)
     total.time[:, j, other] += weight * k
@@ -198,6 +201,8 @@ def _add_replicate(
     cross = 2 * np.where(np.isinf(tau), 0.0, tau) * k
     total.square[:, j, start] += weight * (first.second + cross + k2)
     total.square[:, j, other] += weight * k2
+    total.visits[:, j, start] += weight
+    total.visits[:, j, other] += weight * beyond.probability
     total.waits[:, j, start] += weight
     total.elapsed[:, j] += weight * (first.mean + k)
     total.alone[:, j] += weight * first.mean

@@ -113,7 +113,7 @@ def test_a_buffer_makes_it_mm1b_at_any_load():
 def test_a_buffer_that_never_fills_changes_nothing_and_one_that_does_ends_the_theory(policy):
     ample, unlimited = predicted(policy, buffer=1000), predicted(policy)
     assert ample.mean_response_time == near(unlimited.mean_response_time)
-    if policy != "random":
+    if policy not in ("random", "static"):
         assert "buffer of 5" in reason(policy, buffer=5)
         assert "overloaded" in reason(policy, buffer=5, load=1.2)
 
@@ -202,7 +202,7 @@ def test_message_delays_are_added_and_probes_pay_a_round_trip_more(policy):
     added = 0.4 if policy in PROBING else 0.2
     assert with_delay.mean_response_time == near(without.mean_response_time + added)
     assert with_delay.quantiles == near({p: t + added for p, t in without.quantiles.items()})
-    blind = policy in ("random", "round-robin")
+    blind = policy in ("random", "round-robin", "static")
     assert with_delay.kind == ("exact" if blind else "approximation")
     assert any("true value is higher" in note for note in with_delay.notes) == (not blind)
     assert predicted(policy, message_delay=Deterministic(value=0.1)) == with_delay
@@ -277,7 +277,7 @@ def test_an_unknown_policy_has_no_theory():
     class Likeness:
         def __init__(self, real: Scenario) -> None:
             self.cluster, self.workload, self.dispatch = real.cluster, real.workload, Elsewhere()
-            self.balance = None
+            self.balance = self.threshold = None
             self.rate, self.load, self.service_rate = real.rate, real.load, real.service_rate
 
     prediction = predict(Likeness(scenario("random")))
