@@ -97,7 +97,7 @@ def _check_hops(scenario: Scenario) -> None:
         problem = "a job is replicated once; leave hops out"
     elif threshold.carry_over:
         problem = "carry_over is defined for one hop only; leave one of the two out"
-    elif threshold.target == "random" and 2 < len(scenario.pools) <= threshold.hops:
+    elif threshold.target == "random" and len(scenario.pools) <= threshold.hops:
         most = len(scenario.pools) - 1
         problem = f'at random a job goes to pools that it has not been in; set at most {most}, or target = "cyclic"'
     if problem:
@@ -127,6 +127,14 @@ def _check_rational(scenario: Scenario) -> None:
         raise ScenarioError("a rational threshold comes with its assignment; leave it out", key="dispatch.assignment")
     if len(scenario.pools) != 2:
         raise ScenarioError("rational thresholds are defined for two pools", key="threshold.tau", value="rational")
+    reroutings = len(scenario.workload.types) - 1
+    if threshold.action == "reroute" and threshold.hops < reroutings:
+        raise ScenarioError(
+            f"rational thresholds rule out one type after the other, which may take {reroutings} reroutings; "
+            f"set hops = {reroutings}",
+            key="threshold.hops",
+            value=threshold.hops,
+        )
     if threshold.carry_over:
         raise ScenarioError("rational thresholds carry nothing over; leave it out", key="threshold.carry_over")
 
@@ -186,7 +194,7 @@ def _end_without_service(
     if threshold.action == "replicate" and speeds[pool] > 0:
         return None  # the original goes on, whatever its copy does
     targets = [(pool + 1) % len(names)]
-    if threshold.target == "random" and len(names) > 2:
+    if threshold.target == "random":
         targets = [q for q in range(len(names)) if q not in visits]
     ends = (_end_without_service(threshold, names, speeds, (*visits, target)) for target in targets)
     return next((end for end in ends if end is not None), None)

@@ -237,8 +237,7 @@ def test_a_random_target_is_a_pool_that_was_not_visited() -> None:
     assert refused({**settings, "threshold.hops": 3}) == (
         'threshold.hops = 3: at random a job goes to pools that it has not been in; set at most 2, or target = "cyclic"'
     )
-    # Of two pools the other one is the only choice, as the theory has it.
-    assert two_pools(threshold__target="random", threshold__hops=3).threshold is not None
+    assert refused({"threshold.target": "random", "threshold.hops": 2}).endswith('set at most 1, or target = "cyclic"')
 
 
 def test_there_are_at_most_eight_central_queues_and_two_for_rational_thresholds() -> None:
@@ -247,7 +246,19 @@ def test_there_are_at_most_eight_central_queues_and_two_for_rational_thresholds(
     assert refused(rational) == 'threshold.tau = "rational": rational thresholds are defined for two pools'
 
 
-def test_a_tables_that_jobs_move_by_is_no_key_of_per_server_queues() -> None:
+def test_rational_rerouting_of_many_types_takes_many_hops() -> None:
+    types = [{"name": name, "probability": 0.25} for name in ("k", "l", "m", "n")]
+    rational = {"threshold.tau": "rational", "dispatch.knows": "sizes", "dispatch.assignment": None}
+    settings = {**rational, "workload.types": types}
+    assert refused({**settings, "threshold.hops": 2}) == (
+        "threshold.hops = 2: rational thresholds rule out one type after the other, which may take 3 reroutings; "
+        "set hops = 3"
+    )
+    assert two_pools().with_settings({**settings, "threshold.hops": 3})
+    assert two_pools().with_settings({**settings, "threshold.action": "replicate"})
+
+
+def test_thresholds_are_not_for_the_queues_of_servers() -> None:
     settings = {"cluster.pools.a.queue": "per-server", "cluster.pools.b.queue": "per-server"}
     assert refused(settings).startswith('cluster.pools[0].queue = "per-server": thresholds are for central queues')
 

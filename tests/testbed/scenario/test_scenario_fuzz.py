@@ -93,7 +93,7 @@ unknown = { a = 0.25, b = 0.75 }
 action = "reroute"
 tau = { a = [1, "inf"], b = ["inf", 2] }
 hops = 2
-target = "random"
+target = "cyclic"
 [[variants]]
 name = "pairs"
 set = { "threshold.action" = "replicate", "threshold.tau" = { a = 0, b = "inf" }, "threshold.hops" = 1 }
