@@ -104,7 +104,7 @@ def decode(mapping: Mapping[str, Any], source: str = "scenario", folder: Path | 
 
 
 def _anchored(value: Any, folder: Path) -> Any:
-    """Return tables with each ``file``, also one that a variant or a sweep sets by a dotted key, as an absolute path."""
+    """Return tables with each ``file``, also one set by a dotted key, as an absolute path."""
     if isinstance(value, list):
         return [_anchored(item, folder) for item in value]
     if not isinstance(value, Mapping):
