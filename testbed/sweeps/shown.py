@@ -26,8 +26,8 @@ def sweep_table(result: SweepResult) -> Table:
     table = new_table(
         plan.scenario.name, f"response times in time units of {unit}; ± is a 95 % confidence interval over replications"
     )
-    for key in keys:
-        table.add_column(key.replace(".", ".\n"), justify="right")
+    for heading in _headings(keys):
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("variant", no_wrap=True)
     for place in places:
         table.add_column(f"mean response\ntime ({place})", justify="right", no_wrap=True)
@@ -46,6 +46,12 @@ def sweep_table(result: SweepResult) -> Table:
             cells = [*_values(plan.points[point].settings, keys), variant, *_measured(result, point, variant)]
             table.add_row(*cells, end_section=variant == list(scenarios)[-1] and several)
     return table
+
+
+def _headings(keys: list[str]) -> list[str]:
+    """Return the last part of each key, or the whole key where two end alike."""
+    last = [key.rpartition(".")[2] for key in keys]
+    return [key.replace(".", ".\n") if last.count(short) > 1 else short for key, short in zip(keys, last, strict=True)]
 
 
 def _values(settings: Mapping[str, Any], keys: list[str]) -> list[str]:
