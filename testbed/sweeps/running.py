@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from testbed.experiment import STOPPING, Experiment, VariantRun, Where, execute, nominal
+from testbed.execution import STOPPING, execute
+from testbed.experiment import Experiment, VariantRun, Where
 from testbed.measure.records import Measurements
 from testbed.measure.summary import Summary, measured_window, summarise
+from testbed.nominal import nominal
 from testbed.scenario import Scenario, load
 from testbed.sweeps.folder import SweepFolder
 from testbed.sweeps.plan import FinishedRun, Goal, Place, Plan, RunKey
