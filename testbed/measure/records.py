@@ -274,5 +274,6 @@ class Measurements(msgspec.Struct, kw_only=True):
     processes: list[ProcessReport]  # empty for the twin
     stopped_at: float  # time when arrivals stopped, in time units
     tasks: dict[str, npt.NDArray[np.generic]] = {}  # see TASK_COLUMNS; empty where a job is one task
+    copies: dict[str, npt.NDArray[np.generic]] = {}  # see COPY_COLUMNS; empty where jobs have no copies
     failure: str | None = None  # what went wrong, if the run did not end as planned
     incidents: list[str] = []  # deaths that the run went on after
