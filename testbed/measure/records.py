@@ -131,6 +131,7 @@ def _columns(record: type[msgspec.Struct]) -> tuple[tuple[str, str, str], ...]:
 COLUMNS: Final = _columns(JobRecord)
 TASK_COLUMNS: Final = _columns(TaskRecord)
 COPY_COLUMNS: Final = _columns(CopyRecord)
+TABLES: Final = {"jobs": COLUMNS, "tasks": TASK_COLUMNS, "copies": COPY_COLUMNS}
 
 
 class Records(Generic[Record]):

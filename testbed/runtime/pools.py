@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dispatchers.knowledge import Knowledge
 from servers.central_queue import CentralPool
-from servers.pool_agent import PoolAgent, Rules
+from servers.pool_agent import PoolAgent
+from servers.thresholds import Rules
 from testbed.agent import Environment
 
 if TYPE_CHECKING:

@@ -80,6 +80,11 @@ def has_copies(scenario: Scenario) -> bool:
     return bool(scenario.central_pools) or policy.copies(scenario.dispatch.parameters) > 1
 
 
+def servers_talk(scenario: Scenario) -> bool:
+    """Return whether servers send messages to each other: where tasks move, and where copies are tied."""
+    return scenario.balance is not None or policies()[scenario.dispatch.policy].ties
+
+
 def has_tasks(scenario: Scenario) -> bool:
     """Return whether jobs may have several tasks."""
     return scenario.workload.task_numbers.most > 1
