@@ -34,7 +34,7 @@ class Hello(msgspec.Struct, tag=True):
 
 
 class Setup(msgspec.Struct, tag=True):
-    """Which process you are: a dispatcher's, that of a node's ``servers``, a range of addresses, or the pool agent's."""
+    """Which process you are: a dispatcher's, a node's (``servers``: a range of addresses), or the pool agent's."""
 
     name: str
     scenario: str  # resolved, as TOML
