@@ -61,10 +61,10 @@ class Policy:
     Parameters: ClassVar[type[Any]] = NoParameters
     #: Whether servers report to a dispatcher when they become idle (``on_idle``).
     idle_reports: ClassVar[bool] = False
+    #: Whether replies to one job's probes may decide where another job goes: a policy with a memory of queues.
+    remembers: ClassVar[bool] = False
     #: Whether the policy puts reservations into queues instead of tasks (``on_fetch``).
     reserves: ClassVar[bool] = False
-    #: Whether the policy ties copies (``dispatcher.assign_tied``), so that servers cancel each other's.
-    ties: ClassVar[bool] = False
     #: Whether the policy can place jobs in the central queues of pools (``dispatcher.enter``).
     enters: ClassVar[bool] = False
 

@@ -11,6 +11,7 @@ policy must keep, whatever it decides:
 * it places every task of every job, each once, on a server that exists;
 * it sends at most the probes that ``probes_for_tasks`` claims;
 * for the same seed it makes the same decisions;
+* it places a job by the replies to this job's own probes, unless it says that it ``remembers``;
 * it reads neither the type nor the sizes of a job, and no other agent;
 * of a job that is dropped no task is served;
 * it does so with one server, with jobs of several tasks, with several dispatchers, with full buffers, when messages

@@ -12,6 +12,7 @@ import msgspec
 from dispatchers.policy import Policy
 from dispatchers.registry import policies
 from testbed.measure.records import COMPLETED, DROPPED, JobRecords
+from testbed.testing.replies import check_replies
 from testbed.testing.systems import System, corners, fitting, most_tasks, random_systems
 from testbed.testing.watched import Trial
 from testbed.testing.world import simulate
@@ -61,6 +62,7 @@ def check_policy(
     )(test)
     try:
         test()
+        check_replies(checked, given_parameters, sizes)
     except Flaky as error:
         raise AssertionError(
             f"{checked.name} breaks a rule in one run and not in the next of the same system"

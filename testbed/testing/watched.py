@@ -16,7 +16,7 @@ from servers.reserving_server import ReservingServer
 from servers.server import Server
 from testbed.agent import Agent, Timer
 from testbed.measure.records import JobRecords
-from testbed.protocol import Assign, Commit, Hold, Message, Probe, Reserve
+from testbed.protocol import Assign, Commit, Hold, Message, Probe, ProbeReply, Reserve
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.streams import Stream
 
@@ -30,6 +30,7 @@ class Trial:
     servers: int
     tasks: list[int]  # by job
     repeats: bool  # whether a death may have tasks dispatched again
+    queue_length: Callable[[int, int], int] | None = None  # what a server (the second) replies to a job's probe
     decisions: list[tuple[float, Message]] = field(default_factory=list)  # probes and placements, and when
     probes: Counter[int] = field(default_factory=Counter)  # by job
     taken: Counter[tuple[int, int]] = field(default_factory=Counter)  # tasks that came to a server: job and task
@@ -196,8 +197,11 @@ class WatchedServer(Server):
             super().on_finish()
 
     def on_probe(self, probe: Probe) -> None:
-        """Reply, unless the server is silent."""
-        if not self.silent:
+        """Reply, unless the server is silent; with a queue length of the trial's own, if it has one."""
+        if self.trial.queue_length is not None:
+            length = self.trial.queue_length(probe.job, self.address)
+            self.env.send(ProbeReply(probe.sender, self.address, probe.job, length, probe.question))
+        elif not self.silent:
             super().on_probe(probe)
 
 

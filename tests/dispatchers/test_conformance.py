@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from dispatchers.batch_filling import BatchFilling
 from dispatchers.policy import NoParameters, Policy, Timeout
 from dispatchers.power_of_d import PowerOfDParameters
 from dispatchers.registry import policies
@@ -175,11 +176,45 @@ class PlacesAgainOnALateReply(HasATimeoutAndIgnoresIt):
             self.dispatcher.assign(job, 0)
 
 
+class ForTheWrongJob(BatchFilling):
+    """Replies are collected well, but a job that is ready gets the queues that the one before it saw."""
+
+    before = None
+
+    def decide(self, question):
+        mine = question.queue_lengths
+        question.queue_lengths = self.before or mine
+        self.before = mine
+        super().decide(question)
+
+
+class WhatItHeardLast(BatchFilling):
+    """A job is placed by what its servers said last, to whichever job."""
+
+    def __init__(self, parameters, dispatcher):
+        super().__init__(parameters, dispatcher)
+        self.heard = {}
+
+    def on_probe_reply(self, reply):
+        self.heard[reply.sender] = reply.queue_length
+        super().on_probe_reply(reply)
+
+    def decide(self, question):
+        question.queue_lengths = {server: self.heard[server] for server in question.queue_lengths}
+        super().decide(question)
+
+
+class WithAMemory(WhatItHeardLast):
+    """Not a fault, as it says so."""
+
+    remembers = True
+
+
 class HasNoSource(Correct):
     source = ""
 
 
-@pytest.mark.parametrize("policy", [Correct, PlacesLater])
+@pytest.mark.parametrize("policy", [Correct, PlacesLater, WithAMemory])
 def test_a_correct_policy_passes(policy):
     check_policy(policy)
 
@@ -204,6 +239,8 @@ def test_a_correct_policy_passes(policy):
         (NeedsTwoServers, "fails with IndexError"),
         (HasATimeoutAndIgnoresIt, "never places job"),
         (PlacesAgainOnALateReply, "(a second time|which has ended)"),
+        (ForTheWrongJob, r"places job \d elsewhere when the replies to the probes of job \d are others"),
+        (WhatItHeardLast, r"places job \d elsewhere when the replies to the probes of job \d are others"),
         (HasNoSource, "must have a name and a source"),
     ],
 )
