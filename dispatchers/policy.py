@@ -65,6 +65,8 @@ class Policy:
     remembers: ClassVar[bool] = False
     #: Whether the policy puts reservations into queues instead of tasks (``on_fetch``).
     reserves: ClassVar[bool] = False
+    #: Whether the policy ties copies (``dispatcher.assign_tied``), so that servers cancel each other's.
+    ties: ClassVar[bool] = False
     #: Whether the policy can place jobs in the central queues of pools (``dispatcher.enter``).
     enters: ClassVar[bool] = False
 

@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from testbed import theory
     from testbed.experiment import Result, run
     from testbed.scenario import Scenario, ScenarioError
+    from testbed.sweeps.result import SweepResult
+    from testbed.sweeps.running import sweep
     from testbed.theory.predict import predict
 
-__all__ = ["Result", "Scenario", "ScenarioError", "predict", "run", "theory"]
+__all__ = ["Result", "Scenario", "ScenarioError", "SweepResult", "predict", "run", "sweep", "theory"]
 
 _HOME = {
     "Result": "testbed.experiment",
     "Scenario": "testbed.scenario",
     "ScenarioError": "testbed.scenario",
+    "SweepResult": "testbed.sweeps.result",
     "predict": "testbed.theory.predict",
     "run": "testbed.experiment",
+    "sweep": "testbed.sweeps.running",
 }
 
 

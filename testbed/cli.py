@@ -18,6 +18,7 @@ from testbed.scenario import Scenario, ScenarioError, load, variants
 if TYPE_CHECKING:
     from testbed.experiment import Result, Where
     from testbed.live import Watcher
+    from testbed.sweeps.result import SweepResult
 
 app = typer.Typer(
     help="A load-balancing testbed: real dispatcher and server processes beside queueing theory.",
@@ -85,8 +86,8 @@ def run(
     console = Console(stderr=True)
     watcher = _watcher(console, quiet, live=not virtual)
     try:
-        announce_unstable(settings, watcher)
         experiment = Experiment(settings, where, output, watcher)
+        announce_unstable(settings, watcher)
         with watcher:
             execute(experiment)
     except (OutputError, ScenarioError) as error:
@@ -104,16 +105,16 @@ def _watcher(console: Console, quiet: bool, live: bool) -> Watcher:
     return Bar(console) if live and console.is_terminal else Lines(console)
 
 
-def announce_unstable(scenario: Scenario, watcher: Watcher) -> None:
-    """Say which variants have a load at or above their stability bound."""
+def announce_unstable(scenario: Scenario, watcher: Watcher, place: str = "") -> None:
+    """Say which variants have a load at or above their stability bound; ``place`` begins the line."""
     from testbed.theory.predict import stability_bound
 
     for name, variant in variants(scenario):
         stability = stability_bound(variant)
         if stability.load >= stability.bound:
             watcher.announce(
-                f"{name}: unstable: the load is {stability.load:.3g} and the stability bound {stability.bound:.3g} "
-                f"({stability.reason}); the queues will grow for as long as it runs"
+                f"{place}{name}: unstable: the load is {stability.load:.3g} and the stability bound "
+                f"{stability.bound:.3g} ({stability.reason}); the queues will grow for as long as it runs"
             )
 
 
@@ -138,6 +139,76 @@ def finish(result: Result) -> None:
         raise typer.Exit(INTERRUPTED)
     if result.failures or not all(run.summary.accounting.balanced for run in result.runs):
         raise typer.Exit(1)
+
+
+@app.command()
+def sweep(
+    scenario: Annotated[
+        str | None, typer.Argument(help="a scenario file with [sweep], or the name of a shipped one (load-sweep)")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="where, of cluster, twin and theory, with commas between [default: twin,theory]")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="go on with replications until each mean response time is known so well, such as 1%"),
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="most replications of a point to reach the target [default: 100]")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="where to make the sweep's folder")] = Path("runs"),
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="go on with the interrupted sweep in this folder")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
+) -> None:
+    """Run a scenario at all points of its sweep, and show the variants side by side, beside the theory.
+
+    Each finished run is saved at once: an interrupted sweep goes on with --resume, and makes no run twice. Exit status:
+    0 when all runs were made (also if a target was not reached within the budget), 1 when a run failed, 2 for bad
+    input, 130 after Ctrl-C.
+    """
+    from testbed.cluster.controller import ClusterError
+    from testbed.run_folder import OutputError
+    from testbed.sweeps.progress import Progress, ProgressBar, ProgressLines
+    from testbed.sweeps.running import Request, SweepError, SweepRun
+    from testbed.twins import TwinError
+
+    settings = None if scenario is None else read(scenario)
+    console = Console(stderr=True)
+    progress = Progress() if quiet else ProgressBar(console) if console.is_terminal else ProgressLines(console)
+    try:
+        request = Request.read(on, target, budget)
+        run = SweepRun.begin(settings, request, output, resume, progress)
+    except (OutputError, ScenarioError, ValueError) as error:
+        fail(error)
+    folder = run.result.folder
+    try:
+        for point in run.result.plan.points:
+            announce_unstable(point.scenario, progress, f"{point}: ")
+        with progress:
+            run.run()
+    except (ClusterError, OutputError, SweepError, TwinError) as error:
+        fail(f"{error}; what is finished is saved: testbed sweep --resume {folder}", 1)
+    show_sweep(run.result)
+
+
+def show_sweep(result: SweepResult) -> None:
+    """Show the results of a sweep, and end with the exit status that they call for."""
+    from testbed.sweeps.shown import sweep_remarks, sweep_table
+
+    console = Console()
+    console.print(sweep_table(result))
+    for remark in sweep_remarks(result):
+        console.print(remark, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"\nsweep folder: {result.folder}", highlight=False, markup=False, soft_wrap=True)
+    if result.interrupted:
+        print(
+            f"interrupted after {len(result.runs)} runs, which are saved; go on with: "
+            f"testbed sweep --resume {result.folder}",
+            file=sys.stderr,
+        )
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command()

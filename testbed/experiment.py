@@ -23,7 +23,7 @@ from testbed.nominal import nominal
 from testbed.run_folder import RunFolder
 from testbed.runtime.system import expected_jobs, expected_tasks
 from testbed.runtime.twin import simulate
-from testbed.scenario import load, variants
+from testbed.scenario import ScenarioError, load, variants
 from testbed.theory.predict import NoPrediction, Prediction, predict
 
 if TYPE_CHECKING:
@@ -124,6 +124,10 @@ class Experiment:
     """Runs a scenario's variants one after the other, and keeps what each measured as soon as it is there."""
 
     def __init__(self, scenario: Scenario, where: Where, output: Path | None, watcher: Watcher) -> None:
+        if scenario.sweep is not None:
+            raise ScenarioError(
+                "a run is of one point, and this is a scenario of several: run it with `testbed sweep`", key="sweep"
+            )
         self._scenario = scenario
         self._where = where
         self._watcher = watcher
@@ -152,14 +156,15 @@ class Experiment:
                 await self._run_all()
         return self.result
 
-    def _planned(self) -> Iterator[tuple[int, str, Scenario]]:
+    def planned(self) -> Iterator[tuple[int, str, Scenario]]:
+        """Yield what is run, one after the other: replication, name and scenario."""
         # Variants alternate within a replication, so that a drift of the machine hits all alike.
         for replication in range(self._scenario.run.replications):
             for name, scenario in self._variants:
                 yield replication, name, scenario
 
     async def _run_all(self) -> None:
-        for replication, name, scenario in self._planned():
+        for replication, name, scenario in self.planned():
             if self._stop:
                 return
             scenario, calibration = await self._calibrated(name, replication, scenario)
@@ -175,8 +180,7 @@ class Experiment:
             if run.cluster_measurements is None and run.twin_measurements is None:
                 return  # stopped before there was anything to measure
             self._summarise(run)
-            self.result.runs.append(run)
-            self._save(run)
+            self.keep(run)
             if run.failure is not None:
                 return
 
@@ -227,7 +231,9 @@ class Experiment:
         if run.twin_measurements is not None:
             run.twin = summary(run.twin_measurements, None)
 
-    def _save(self, run: VariantRun) -> None:
+    def keep(self, run: VariantRun) -> None:
+        """Take in a run that was made, as soon as it is there."""
+        self.result.runs.append(run)
         if self._folder is None:
             return
         types = [kind.name for kind in run.scenario.workload.types]
@@ -256,7 +262,8 @@ def run(
 
     Works in scripts and in notebooks. Ctrl-C stops arrivals, saves what was measured and raises KeyboardInterrupt.
     Raises testbed.cluster.controller.ClusterError when the cluster does not come up, and
-    testbed.run_folder.OutputError when the output folder can't be used. A process that dies in the middle ends the run;
+    testbed.run_folder.OutputError when the output folder can't be used. Raises ScenarioError for a scenario with a
+    ``sweep``, which testbed.sweep runs. A process that dies in the middle ends the run;
     ``Result.failures`` says so.
     """
     if where not in get_args(Where):

@@ -15,7 +15,7 @@ import pickle
 import signal
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -62,7 +62,7 @@ def cores() -> int:
 
 def run_twins(
     runs: Iterable[TwinRun], measure: Callable[[Scenario, Measurements], T], processes: int | None = None
-) -> Iterator[tuple[TwinRun, T]]:
+) -> Generator[tuple[TwinRun, T], None, None]:
     """Run the twin of each of ``runs``, and yield each with ``measure(scenario, measurements)`` as it finishes.
 
     Args:
@@ -73,7 +73,7 @@ def run_twins(
         processes: how many workers; default: one per core. With one the runs are made in this process, in order.
 
     A worker that dies is replaced, and its run made again; what a run gives depends on its scenario and replication
-    alone. Closing the iterator ends the workers. Raises TwinError when a run raises an error or has killed three
+    alone. Closing the generator ends the workers. Raises TwinError when a run raises an error or has killed three
     workers, and when workers don't start.
     """
     count = cores() if processes is None else processes

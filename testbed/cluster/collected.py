@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from testbed.cluster.control import Records, Report
 from testbed.cluster.members import Member
-from testbed.measure.records import COLUMNS, COUNTED, TASK_COLUMNS, Measurements
-from testbed.runtime.system import has_tasks
+from testbed.measure.records import COUNTED, TABLES, Measurements
+from testbed.runtime.system import has_copies, has_tasks
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -34,7 +34,8 @@ def collect(
     return Measurements(
         source="cluster",
         columns=merge_records(pieces),
-        tasks=merge_records(pieces, of_tasks=True) if has_tasks(scenario) else {},
+        tasks=merge_records(pieces, "tasks") if has_tasks(scenario) else {},
+        copies=merge_records(pieces, "copies") if has_copies(scenario) else {},
         occupancy_edges=edges,
         occupancy=occupancy,
         counters=counters,
@@ -46,12 +47,12 @@ def collect(
     )
 
 
-def merge_records(pieces: Iterable[Records], of_tasks: bool = False) -> dict[str, npt.NDArray[np.generic]]:
-    """Return the job records of all pieces as columns, each of shape (jobs,), or the task records: (tasks,)."""
-    received = [piece for piece in pieces if piece.of_tasks == of_tasks]
+def merge_records(pieces: Iterable[Records], table: str = "jobs") -> dict[str, npt.NDArray[np.generic]]:
+    """Return the records of one table of all pieces as columns, each of shape (records,)."""
+    received = [piece for piece in pieces if piece.table == table]
     return {
         name: np.frombuffer(b"".join(piece.columns[name] for piece in received), dtype=typecode)
-        for name, typecode, _ in (TASK_COLUMNS if of_tasks else COLUMNS)
+        for name, typecode, _ in TABLES[table]
     }
 
 

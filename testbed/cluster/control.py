@@ -30,17 +30,18 @@ class Hello(msgspec.Struct, tag=True):
     version: int
     token: str
     process: int
-    servers: tuple[int, int] | None = None  # of a node: the range of its servers' addresses
+    agents: tuple[int, int] | None = None  # the range of its agents' addresses
 
 
 class Setup(msgspec.Struct, tag=True):
-    """Which process you are: ``servers`` is the range of server addresses of a node, None for a dispatcher process."""
+    """Which process you are: a dispatcher's, a node's (``servers``: a range of addresses), or the pool agent's."""
 
     name: str
     scenario: str  # resolved, as TOML
     replication: int
     dispatcher: int | None
     servers: tuple[int, int] | None
+    pools: bool
     folder: str  # for sockets
     metric_labels: dict[str, str]
 
@@ -53,9 +54,10 @@ class Ready(msgspec.Struct, tag=True):
 
 
 class Peers(msgspec.Struct, tag=True):
-    """Where the node processes listen, by process, with the range of server addresses of each."""
+    """Where the processes of servers and of the pool agent listen, by process."""
 
-    nodes: dict[int, tuple[str | tuple[str, int], tuple[int, int]]]
+    nodes: dict[int, str | tuple[str, int]]
+    pools: dict[int, str | tuple[str, int]]
 
 
 class Linked(msgspec.Struct, tag=True):
@@ -75,6 +77,7 @@ class Progress(msgspec.Struct, tag=True):
     arrived: int = 0
     ended: int = 0
     in_system: int = 0
+    closing: int = 0  # jobs that are done, and of which a copy is still to be heard of
     arrivals_over: bool = False
     responses: list[int] = []  # counts of the response-time histogram
     response_sum: float = 0.0
@@ -89,10 +92,10 @@ class Finish(msgspec.Struct, tag=True):
 
 
 class Records(msgspec.Struct, tag=True):
-    """A piece of the job or task records: raw bytes by column (testbed.measure.records.COLUMNS, TASK_COLUMNS)."""
+    """A piece of a table of records: raw bytes by column (testbed.measure.records.TABLES)."""
 
     columns: dict[str, bytes]
-    of_tasks: bool = False
+    table: str = "jobs"
 
 
 class Report(msgspec.Struct, tag=True):

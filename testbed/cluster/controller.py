@@ -202,6 +202,7 @@ class Controller:
                     replication=self._replication,
                     dispatcher=member.dispatcher,
                     servers=member.servers,
+                    pools=member.pools,
                     folder=str(self._folder),
                     metric_labels={**self._labels, "process": member.name},
                 )
@@ -246,12 +247,13 @@ class Controller:
         with trio.move_on_after(seconds) as scope:
             await self._until(lambda: all(member.ready is not None for member in self.members))
             if not self._over():
-                nodes = {
-                    member.number: (member.ready.address, member.servers)
-                    for member in self.members
-                    if member.servers is not None and member.ready is not None
-                }
-                await self._tell_all(Peers(nodes))
+                listening = {member: member.ready.address for member in self.members if member.ready is not None}
+                await self._tell_all(
+                    Peers(
+                        nodes={m.number: address for m, address in listening.items() if m.servers is not None},
+                        pools={m.number: address for m, address in listening.items() if m.pools},
+                    )
+                )
                 await self._until(lambda: all(member.linked for member in self.members))
         if scope.cancelled_caught:
             late = ", ".join(member.name for member in self.members if not member.linked)
@@ -280,8 +282,8 @@ class Controller:
             alive = [member for member in self.members if member.process.returncode is None]
             reached = min((member.progress.time if member.progress else 0.0 for member in alive), default=0.0)
             drained = all(
-                member.progress is not None and member.progress.arrivals_over and not member.progress.in_system
-                for member in dispatchers
+                word is not None and word.arrivals_over and not (word.in_system or word.closing)
+                for word in (member.progress for member in dispatchers)
             )
             return reached >= scenario.horizon + (0.0 if drained else scenario.drain)
 

@@ -22,14 +22,15 @@ LAST_LINES = 8
 
 
 class Role(NamedTuple):
-    """What a process is: that of a dispatcher, or a node with the servers from the first to before the last."""
+    """What a process is: a dispatcher's, a node with servers from the first to before the last, or the pool agent's."""
 
     name: str
-    dispatcher: int | None
-    servers: tuple[int, int] | None
+    dispatcher: int | None = None
+    servers: tuple[int, int] | None = None
+    pools: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class Member:
     """A process of the cluster, as the controller sees it."""
 
@@ -37,6 +38,7 @@ class Member:
     name: str
     dispatcher: int | None
     servers: tuple[int, int] | None
+    pools: bool
     process: trio.Process
     log: Path
     channel: Channel[FromProcess] | None = None
@@ -68,10 +70,11 @@ def node_count(scenario: Scenario) -> int:
 
 
 def roles(scenario: Scenario) -> list[Role]:
-    """Return the processes of the scenario's cluster: first those of the dispatchers, then the nodes."""
-    dispatchers = [Role(f"dispatcher-{i}", i, None) for i in range(scenario.cluster.dispatchers)]
+    """Return the processes of the scenario's cluster: those of the dispatchers, the nodes, and the pool agent's."""
+    dispatchers = [Role(f"dispatcher-{i}", dispatcher=i) for i in range(scenario.cluster.dispatchers)]
     ranges = node_ranges(scenario.servers, node_count(scenario))
-    return dispatchers + [Role(f"node-{i}", None, servers) for i, servers in enumerate(ranges)]
+    nodes = [Role(f"node-{i}", servers=servers) for i, servers in enumerate(ranges)]
+    return [*dispatchers, *nodes, *([Role("pools", pools=True)] if scenario.central_pools else [])]
 
 
 async def launch(number: int, role: Role, folder: Path, address: Address, token: str) -> Member:

@@ -42,16 +42,8 @@ class PeerConnections:
         except OSError:  # it has gone again
             peer.close()
             return
-        servers = self._scenario.servers
-        if hello.process == self._me.process:
-            # The far end of the process's connection to itself: what is sent on the near end comes out here.
-            addresses = None
-        elif hello.process < self._scenario.cluster.dispatchers:
-            # Dispatcher processes come first: process i hosts dispatcher i.
-            addresses = (servers + hello.process, servers + hello.process + 1)
-        else:
-            addresses = hello.servers
-        await self._converse(Connection(peer), addresses)
+        # None for the far end of the process's connection to itself: what is sent on the near end comes out here.
+        await self._converse(Connection(peer), hello.agents if hello.process != self._me.process else None)
 
     def _is_known(self, hello: Hello) -> bool:
         return hello.version == self._me.version and hello.token == self._me.token
@@ -60,14 +52,14 @@ class PeerConnections:
         self.rejected_frames += 1
         print(f"closed a connection: {why}", file=sys.stderr)
 
-    async def link(self, address: Address, servers: tuple[int, int], nursery: trio.Nursery) -> None:
-        """Connect to the node process at ``address``, which hosts ``servers``."""
+    async def link(self, address: Address, nursery: trio.Nursery) -> None:
+        """Connect to the process at ``address``."""
         peer = await connect(address)
         peer.send(self._greeting)
         hello = await read_hello(peer)
         if hello is None or not self._is_known(hello):
             raise ProtocolError(f"no process of this run listens at {address}")
-        nursery.start_soon(self._converse, Connection(peer), servers)
+        nursery.start_soon(self._converse, Connection(peer), hello.agents)
 
     async def _converse(self, connection: Connection, addresses: tuple[int, int] | None) -> None:
         """Talk over a connection until it ends; ``addresses`` is the range of the agents that are reached by it."""

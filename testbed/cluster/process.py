@@ -1,4 +1,4 @@
-"""One process of a cluster: a node, which hosts servers, or a dispatcher process.
+"""One process of a cluster: a node, which hosts servers, a dispatcher's, or the pool agent's.
 
 Started by the controller as ``python -m testbed.cluster.process``. Where to find the controller, and the run's secret,
 come in environment variables: command lines can be read by other users. The process ends when it has reported, or when
@@ -41,12 +41,14 @@ from testbed.cluster.peers import PeerConnections
 from testbed.measure.histogram import LogHistogram
 from testbed.measure.records import (
     COUNTED,
+    CopyRecords,
     Occupancy,
     ProcessReport,
     TaskRecords,
 )
 from testbed.metrics import serve_metrics
 from testbed.protocol import VERSION
+from testbed.runtime.pools import addresses, build_pool_agent, pool_counters
 from testbed.runtime.realtime import RealTimeRuntime
 from testbed.runtime.system import (
     Source,
@@ -54,9 +56,11 @@ from testbed.runtime.system import (
     build_dispatcher,
     build_servers,
     build_workload,
+    expected_copies,
     expected_jobs,
     expected_tasks,
     schedule_slices,
+    servers_talk,
     slice_edges,
 )
 from testbed.runtime.timerfd import wake_up
@@ -81,18 +85,20 @@ class ClusterProcess:
             scenario.seed,
             setup.replication,
             time_unit=self._unit,
-            addresses=scenario.servers + scenario.cluster.dispatchers,
+            addresses=addresses(scenario),
             alarm=self._alarm,
             lateness_seconds=self.lateness,
             delay=build_delay(scenario, setup.replication, setup.name),
         )
-        self.peers = PeerConnections(self.runtime, scenario, Hello(VERSION, token, number, setup.servers))
         self.occupancy = Occupancy()
         self.records = LiveRecords(
             expected_jobs(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0, self._unit
         )
         self.tasks = TaskRecords(
             expected_tasks(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0
+        )
+        self.copies = CopyRecords(
+            expected_copies(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0
         )
         self.dispatcher: Dispatcher | None = None
         self._source: Source | None = None
@@ -101,12 +107,20 @@ class ClusterProcess:
             agents.extend(build_servers(self.runtime, scenario, range(*setup.servers), self.occupancy))
             schedule_slices(self.runtime, self.occupancy, slice_edges(scenario))
         if setup.dispatcher is not None:
-            self.dispatcher = build_dispatcher(self.runtime, scenario, setup.dispatcher, self.records, self.tasks)
+            self.dispatcher = build_dispatcher(
+                self.runtime, scenario, setup.dispatcher, self.records, self.tasks, self.copies
+            )
             agents.append(self.dispatcher)
             jobs = build_workload(scenario, setup.replication).for_dispatcher(setup.dispatcher)
             self._source = Source(self.runtime, self.dispatcher, jobs, scenario.horizon)
+        self.pool_agent = build_pool_agent(self.runtime, scenario) if setup.pools else None
+        if self.pool_agent is not None:
+            agents.append(self.pool_agent)
         for agent in agents:
             self.runtime.add(agent)
+        hosted = [agent.address for agent in agents]
+        hello = Hello(VERSION, token, number, (min(hosted), max(hosted) + 1))
+        self.peers = PeerConnections(self.runtime, scenario, hello)
         # The processor time of the run proper: from time 0 to the end of the arrivals.
         self._cpu: list[tuple[float, float]] = []
         for when in (0.0, scenario.horizon):
@@ -142,6 +156,7 @@ class ClusterProcess:
             progress.arrived = dispatcher.arrived
             progress.ended = self.records.count
             progress.in_system = len(dispatcher.in_system)
+            progress.closing = dispatcher.closing
             progress.arrivals_over = source.ended
             progress.responses = self.records.responses.counts
             progress.response_sum = self.records.responses.sum
@@ -186,6 +201,7 @@ class ClusterProcess:
                     "idle reports": self.dispatcher.idle_reports if self.dispatcher else 0,
                     "reservations cancelled": self.dispatcher.cancellations if self.dispatcher else 0,
                     **self._balancing(),
+                    **pool_counters(self.pool_agent),
                     "messages": sum(connection.messages_sent for connection in self.peers.connections),
                 },
                 occupancy_edges=edges.tolist(),
@@ -202,19 +218,20 @@ class ClusterProcess:
         return counters
 
     async def _send_records(self) -> None:
-        for records in (self.records, self.tasks):
+        for table, records in (("jobs", self.records), ("tasks", self.tasks), ("copies", self.copies)):
             columns = records.columns()
             for i in range(0, records.count, RECORDS_PER_PIECE):
                 piece = {name: column[i : i + RECORDS_PER_PIECE].tobytes() for name, column in columns.items()}
-                await self._channel.send(Records(piece, of_tasks=records is self.tasks))
+                await self._channel.send(Records(piece, table))
 
     def _talks_to(self, node: int) -> bool:
         """Whether this process begins a connection with the node process of that number.
 
-        Dispatchers talk to all nodes. Nodes talk to each other where tasks move, over one connection for each pair, and
-        a node to itself: every message crosses a socket, also between two servers of one process.
+        Dispatchers and the pool agent talk to all nodes. Nodes talk to each other where tasks move or copies are tied,
+        over one connection for each pair, and a node to itself: every message crosses a socket, also between two
+        servers of one process.
         """
-        return self.dispatcher is not None or (self.scenario.balance is not None and node <= self._number)
+        return self.setup.servers is None or (servers_talk(self.scenario) and node <= self._number)
 
     async def run(self) -> None:
         """Do what the controller says until it says Finish or goes away."""
@@ -226,9 +243,12 @@ class ClusterProcess:
             nursery.start_soon(take_newcomers, listener, nursery, self.peers.serve)
             while (message := await self._channel.receive()) is not None:
                 if isinstance(message, Peers):
-                    for number, (address, servers) in message.nodes.items():
+                    for number, address in message.nodes.items():
                         if self._talks_to(number):
-                            await self.peers.link(address, servers, nursery)
+                            await self.peers.link(address, nursery)
+                    if self.dispatcher is not None:
+                        for address in message.pools.values():
+                            await self.peers.link(address, nursery)
                     await self._channel.send(Linked())
                 elif isinstance(message, Start):
                     nursery.start_soon(self.runtime.run_timers)

@@ -131,6 +131,7 @@ def _columns(record: type[msgspec.Struct]) -> tuple[tuple[str, str, str], ...]:
 COLUMNS: Final = _columns(JobRecord)
 TASK_COLUMNS: Final = _columns(TaskRecord)
 COPY_COLUMNS: Final = _columns(CopyRecord)
+TABLES: Final = {"jobs": COLUMNS, "tasks": TASK_COLUMNS, "copies": COPY_COLUMNS}
 
 
 class Records(Generic[Record]):
@@ -274,5 +275,6 @@ class Measurements(msgspec.Struct, kw_only=True):
     processes: list[ProcessReport]  # empty for the twin
     stopped_at: float  # time when arrivals stopped, in time units
     tasks: dict[str, npt.NDArray[np.generic]] = {}  # see TASK_COLUMNS; empty where a job is one task
+    copies: dict[str, npt.NDArray[np.generic]] = {}  # see COPY_COLUMNS; empty where jobs have no copies
     failure: str | None = None  # what went wrong, if the run did not end as planned
     incidents: list[str] = []  # deaths that the run went on after

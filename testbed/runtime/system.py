@@ -1,6 +1,6 @@
 """The agents of a scenario, built the same way for both runtimes.
 
-Servers have addresses 0..N-1 in the order of the pools, dispatchers N..N+D-1.
+Servers have addresses 0..N-1 in the order of the pools, dispatchers N..N+D-1, and the agent of the central queues N+D.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import numpy as np
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.registry import policies
 from servers.balancer import Balancer
+from servers.copy_server import CopyServer
 from servers.holding_server import HoldingServer
+from servers.pool_server import PoolServer
 from servers.reserving_server import ReservingServer
 from servers.server import Server
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
 from testbed.agent import Environment
-from testbed.measure.records import JobRecords, Occupancy, TaskRecords
+from testbed.measure.records import CopyRecords, JobRecords, Occupancy, TaskRecords
 from testbed.runtime.delay import Delay
+from testbed.runtime.pools import build_knowledge, pool_agent_address
 from testbed.streams import generator
 from testbed.workload.distributions import Deterministic
 from testbed.workload.workload import Block, Workload
@@ -30,20 +33,30 @@ if TYPE_CHECKING:
 SLICES = 100  # slices of the measured window in which occupancy is kept
 
 
-def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], meter: Occupancy) -> list[Server]:
+def build_servers(
+    env: Environment, scenario: Scenario, servers: Iterable[int], meter: Occupancy
+) -> list[Server | PoolServer]:
     """Return the server agents at the given addresses; ``meter`` keeps how long they spend at each queue length."""
     policy = policies()[scenario.dispatch.policy]
     reports = policy.idle_reports
     dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers)
     recovers = scenario.cluster.on_failure == "redispatch"
     wanted = set(servers)
-    kind_of_server = ReservingServer if policy.reserves else HoldingServer if holds(scenario) else Server
-    built = []
+    kind_of_server = Server
+    if policy.reserves:
+        kind_of_server = ReservingServer
+    elif policy.copies(scenario.dispatch.parameters) > 1:
+        kind_of_server = CopyServer
+    elif holds(scenario):
+        kind_of_server = HoldingServer
+    built: list[Server | PoolServer] = []
     address = 0
     for pool in scenario.cluster.pools:
         speeds = [kind.speed.get(pool.name, 1.0) for kind in scenario.workload.types]
         for _ in range(pool.servers):
-            if address in wanted:
+            if address in wanted and pool.queue == "central":
+                built.append(PoolServer(env, address, speeds=speeds, meter=meter))
+            elif address in wanted:
                 server = kind_of_server(
                     env,
                     address,
@@ -59,6 +72,17 @@ def build_servers(env: Environment, scenario: Scenario, servers: Iterable[int], 
             address += 1
     meter.servers.extend(built)
     return built
+
+
+def has_copies(scenario: Scenario) -> bool:
+    """Return whether jobs may have several copies, or visit several pools: each of them has a record then."""
+    policy = policies()[scenario.dispatch.policy]
+    return bool(scenario.central_pools) or policy.copies(scenario.dispatch.parameters) > 1
+
+
+def servers_talk(scenario: Scenario) -> bool:
+    """Return whether servers send messages to each other: where tasks move, and where copies are tied."""
+    return scenario.balance is not None or policies()[scenario.dispatch.policy].ties
 
 
 def has_tasks(scenario: Scenario) -> bool:
@@ -99,7 +123,7 @@ def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: 
 
 
 def build_dispatcher(
-    env: Environment, scenario: Scenario, index: int, ledger: JobRecords, tasks: TaskRecords
+    env: Environment, scenario: Scenario, index: int, ledger: JobRecords, tasks: TaskRecords, copies: CopyRecords
 ) -> Dispatcher:
     """Return the dispatcher agent of that index."""
     return Dispatcher(
@@ -116,6 +140,9 @@ def build_dispatcher(
         tasks_move=scenario.balance is not None,
         pools=scenario.pools,
         types=[kind.name for kind in scenario.workload.types],
+        copies=copies if has_copies(scenario) else None,
+        pool_agent=pool_agent_address(scenario),
+        knowledge=build_knowledge(env, scenario, index),
     )
 
 
@@ -158,6 +185,11 @@ def expected_jobs(scenario: Scenario) -> int:
 def expected_tasks(scenario: Scenario) -> int:
     """Return about how many records of tasks a run makes: none where a job is one task."""
     return int(expected_jobs(scenario) * scenario.workload.task_numbers.mean) if has_tasks(scenario) else 0
+
+
+def expected_copies(scenario: Scenario) -> int:
+    """Return about how many records of copies a run makes: none where jobs have no copies."""
+    return int(expected_jobs(scenario) * scenario.replicas) if has_copies(scenario) else 0
 
 
 def slice_edges(scenario: Scenario) -> list[float]:

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.measure.records import COUNTED, JobRecords, Measurements, Occupancy, TaskRecords
+from testbed.measure.records import COUNTED, CopyRecords, JobRecords, Measurements, Occupancy, TaskRecords
+from testbed.runtime.pools import build_pool_agent, pool_counters
 from testbed.runtime.system import (
     Source,
     build_delay,
     build_dispatcher,
     build_servers,
     build_workload,
+    expected_copies,
     expected_jobs,
     expected_tasks,
+    has_copies,
     has_tasks,
     schedule_slices,
     slice_edges,
@@ -41,9 +44,15 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
     records = JobRecords(expected_jobs(scenario))
     tasks = TaskRecords(expected_tasks(scenario))
     workload = build_workload(scenario, replication)
-    dispatchers = [build_dispatcher(runtime, scenario, i, records, tasks) for i in range(scenario.cluster.dispatchers)]
+    copies = CopyRecords(expected_copies(scenario))
+    dispatchers = [
+        build_dispatcher(runtime, scenario, i, records, tasks, copies) for i in range(scenario.cluster.dispatchers)
+    ]
+    pool_agent = build_pool_agent(runtime, scenario)
     for agent in (*build_servers(runtime, scenario, range(scenario.servers), occupancy), *dispatchers):
         runtime.add(agent)
+    if pool_agent is not None:
+        runtime.add(pool_agent)
     schedule_slices(runtime, occupancy, slice_edges(scenario))
     runtime.start()
     for dispatcher in dispatchers:
@@ -55,7 +64,7 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
     stopped_at = runtime.now
     # Drain in steps: agents with clocks of their own would otherwise keep the heap from ever being empty.
     last = scenario.horizon + scenario.drain
-    while runtime.now < last and any(dispatcher.in_system for dispatcher in dispatchers) and not stopped():
+    while runtime.now < last and any(d.in_system or d.closing for d in dispatchers) and not stopped():
         runtime.run(min(runtime.now + 1.0, last))
     for dispatcher in dispatchers:
         dispatcher.close(lambda server: False)
@@ -65,6 +74,7 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
         source="twin",
         columns=records.columns(),
         tasks=tasks.columns() if has_tasks(scenario) else {},
+        copies=copies.columns() if has_copies(scenario) else {},
         occupancy_edges=edges,
         occupancy=table,
         counters={
@@ -74,6 +84,7 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
             "reservations cancelled": sum(dispatcher.cancellations for dispatcher in dispatchers),
             "messages": runtime.messages,
             **dict(zip(COUNTED, occupancy.counts, strict=True)),
+            **pool_counters(pool_agent),
         },
         counted=np.array(occupancy.counted()),
         processes=[],

@@ -14,6 +14,8 @@ from testbed.scenario.settings import (
     Variant,
     WorkloadSettings,
 )
+from testbed.scenario.sweep import Sweep
+from testbed.scenario.sweep_points import SweepPoint, sweep_points
 from testbed.scenario.threshold import Threshold
 from testbed.scenario.variants import variants
 
@@ -26,6 +28,8 @@ __all__ = [
     "RunSettings",
     "Scenario",
     "ScenarioError",
+    "Sweep",
+    "SweepPoint",
     "Threshold",
     "Variant",
     "WorkloadSettings",
@@ -35,5 +39,6 @@ __all__ = [
     "reference_markdown",
     "resolved",
     "shipped",
+    "sweep_points",
     "variants",
 ]

@@ -13,6 +13,7 @@ from testbed.scenario.document import document_type, to_mapping
 from testbed.scenario.errors import ScenarioError, explain, not_finite, suggestion
 from testbed.scenario.queue_checks import check_queues
 from testbed.scenario.settings import Dispatch, Scenario
+from testbed.scenario.sweep_points import sweep_points
 from testbed.scenario.variants import variants
 from testbed.workload.arrivals import Trace
 
@@ -32,6 +33,7 @@ def check(scenario: Scenario) -> None:
     _check_balance(scenario)
     check_queues(scenario)
     variants(scenario)
+    sweep_points(scenario)
 
 
 def _check_types(scenario: Scenario) -> None:

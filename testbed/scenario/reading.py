@@ -104,7 +104,7 @@ def decode(mapping: Mapping[str, Any], source: str = "scenario", folder: Path | 
 
 
 def _anchored(value: Any, folder: Path) -> Any:
-    """Return tables with each ``file``, also one that a variant sets by a dotted key, as an absolute path."""
+    """Return tables with each ``file``, also one set by a dotted key, as an absolute path."""
     if isinstance(value, list):
         return [_anchored(item, folder) for item in value]
     if not isinstance(value, Mapping):
@@ -113,8 +113,11 @@ def _anchored(value: Any, folder: Path) -> Any:
 
 
 def _anchored_item(key: str, item: Any, folder: Path) -> Any:
-    if isinstance(item, str) and key.rpartition(".")[2] == "file" and item != SAMPLE:
-        return str(folder / item)
+    if key.rpartition(".")[2] == "file":
+        if isinstance(item, list):  # the files of a sweep
+            return [_anchored_item(key, file, folder) for file in item]
+        if isinstance(item, str) and item != SAMPLE:
+            return str(folder / item)
     return _anchored(item, folder)
 
 

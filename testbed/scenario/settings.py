@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from testbed.pools import PlacedPool
 from testbed.scenario.balance import Balance
+from testbed.scenario.sweep import Sweep
 from testbed.scenario.threshold import Threshold
 from testbed.workload.arrivals import ArrivalProcess, Poisson, Trace
 from testbed.workload.distributions import Distribution, Exponential
@@ -209,6 +210,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             "under its policy's name"
         ),
     ] = []
+    sweep: Annotated[
+        Sweep | None, Meta(description="other settings under which all of this is run, by `testbed sweep`")
+    ] = None
 
     def __post_init__(self) -> None:
         from testbed.scenario.checks import check

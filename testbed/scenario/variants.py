@@ -12,19 +12,19 @@ from testbed.scenario.errors import ScenarioError, suggestion
 from testbed.scenario.reading import decode
 from testbed.scenario.settings import Scenario
 
-_FIXED = ("name", "seed", "variants")  # what a variant may not set: it is the same workload
+_FIXED = ("name", "seed", "variants", "sweep")  # what a variant may not set: it is the same workload
 
 
 def variants(scenario: Scenario) -> list[tuple[str, Scenario]]:
-    """Return what a scenario runs, as (name, scenario without variants).
+    """Return what a scenario runs, as (name, scenario without variants and sweep).
 
     First the scenario itself, under its policies' name (``own_name``), then each variant. Raises ScenarioError for a
     variant that is no valid scenario, and for a name that is taken.
     """
     name = own_name(scenario)
-    if not scenario.variants:
+    if not scenario.variants and scenario.sweep is None:
         return [(name, scenario)]
-    base = msgspec.structs.replace(scenario, variants=[])
+    base = msgspec.structs.replace(scenario, variants=[], sweep=None)
     found = {name: base}
     for index, variant in enumerate(scenario.variants):
         if variant.name in found:

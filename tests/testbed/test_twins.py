@@ -160,7 +160,7 @@ def test_leaving_the_loop_ends_the_workers(measures: Any) -> None:
     twins = run_twins(runs(20), measures.jobs, 2)
     next(twins)
     assert multiprocessing.active_children() != []
-    twins.close()  # type: ignore[attr-defined]  # it is a generator
+    twins.close()
     assert multiprocessing.active_children() == []
 
 

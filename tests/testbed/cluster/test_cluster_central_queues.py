@@ -1,0 +1,138 @@
+"""Central queues on real processes: the pool agent's process, deaths, and the same copies as on the twin."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.cluster.controller import Controller
+from testbed.copy_life import DIED, LOST, REROUTED, WON
+from testbed.measure.accounting import check
+from testbed.measure.records import COMPLETED, Measurements
+from testbed.runtime.system import build_workload
+from testbed.scenario import Scenario, decode
+
+pytestmark = pytest.mark.cluster
+
+
+def two_pools(**settings: Any) -> Scenario:
+    return decode(
+        {
+            "name": "two pools",
+            "seed": 5,
+            "run": {"time_unit": "20ms", "warmup": 0, "duration": 60, "drain": 200},
+            "cluster": {
+                "nodes": 3,
+                "pools": [{"name": name, "servers": 5, "queue": "central"} for name in ("a", "b")],
+            },
+            "workload": {
+                "rate": 3.0,
+                "dependence": "independent",
+                "types": [
+                    {"name": "one", "probability": 0.5, "speed": {"a": 1.0, "b": 0.2}},
+                    {"name": "two", "probability": 0.5, "speed": {"a": 0.2, "b": 1.0}},
+                ],
+            },
+            "dispatch": {"policy": "static"},
+            "threshold": {"action": "replicate", "tau": 1.0},
+        }
+    ).with_settings(settings)
+
+
+def whole_times(scenario: Scenario, jobs: int) -> np.ndarray:
+    """What each job needs in each pool, shape (jobs, pools)."""
+    pools = [pool.name for pool in scenario.pools]
+    rows: list[list[float]] = []
+    for block in build_workload(scenario, 0).blocks():
+        for kind, sizes in zip(block.kind.tolist(), block.sizes(), strict=True):
+            speed = scenario.workload.types[kind].speed
+            rows.append([size / speed[pool] for size, pool in zip(sizes, pools, strict=True)])
+        if len(rows) >= jobs:
+            break
+    return np.array(rows[:jobs])
+
+
+def all_done_once(measured: Measurements) -> None:
+    accounting = check(measured.columns, measured.counters["jobs arrived"])
+    assert accounting.balanced, accounting.problems
+    assert accounting.completed == accounting.arrived > 100
+    assert (np.bincount(measured.copies["job"][measured.copies["fate"] == WON]) == 1).all()
+
+
+def test_what_a_copy_receives_is_what_its_size_and_its_threshold_say(
+    run_cluster: Callable[..., Measurements],
+) -> None:
+    for action in ("replicate", "reroute"):
+        scenario = two_pools(**{"threshold.action": action})
+        measured = run_cluster(scenario)
+        assert measured.failure is None
+        all_done_once(measured)
+        copies = measured.copies
+        whole = whole_times(scenario, len(measured.columns["job"]))[copies["job"], copies["pool"]]
+        fate, received = copies["fate"], copies["received"]
+        assert received[fate == WON] == pytest.approx(whole[fate == WON], abs=1e-9)
+        assert received[fate == REROUTED] == pytest.approx(1.0, abs=1e-9)
+        # What a losing copy gets depends on when the word of the other's end comes; never more than it needs.
+        assert (received[fate == LOST] <= whole[fate == LOST] + 1e-9).all()
+        assert (np.count_nonzero(fate == LOST) > 20) == (action == "replicate")
+        assert (np.count_nonzero(fate == REROUTED) > 20) == (action == "reroute")
+        assert {process.name for process in measured.processes} == {
+            "dispatcher-0",
+            "node-0",
+            "node-1",
+            "node-2",
+            "pools",
+        }
+
+
+@pytest.mark.parametrize("action", ["reroute", "replicate"])
+def test_what_a_node_holds_when_it_is_killed_is_served_elsewhere_once(
+    run_cluster: Callable[..., Measurements],
+    at_time: Callable[..., Callable[[Controller], None]],
+    action: str,
+) -> None:
+    scenario = two_pools(**{"threshold.action": action, "cluster.on_failure": "redispatch", "workload.rate": 2.5})
+
+    def act(controller: Controller) -> None:
+        pids = {member.name: member.process.pid for member in controller.members}
+        os.kill(pids["node-0"], signal.SIGSTOP)  # is only slow, until it goes on
+        os.kill(pids["node-2"], signal.SIGKILL)
+
+    resumed = False
+
+    def during(controller: Controller) -> None:
+        nonlocal resumed
+        if controller.incidents and not resumed:
+            resumed = True
+            pid = next(member.process.pid for member in controller.members if member.name == "node-0")
+            os.kill(pid, signal.SIGCONT)
+        kill(controller)
+
+    kill = at_time(25.0, act)
+    measured = run_cluster(scenario, during)
+    assert resumed
+    assert measured.failure is None
+    assert len(measured.incidents) == 1
+    all_done_once(measured)
+    assert np.count_nonzero(measured.copies["fate"] == DIED) > 0
+    assert measured.counters["tasks done twice"] == 0
+    assert (measured.columns["outcome"] == COMPLETED).all()
+
+
+def test_the_end_of_the_pool_agents_process_ends_the_run(
+    run_cluster: Callable[..., Measurements], at_time: Callable[..., Callable[[Controller], None]]
+) -> None:
+    scenario = two_pools(**{"cluster.on_failure": "redispatch", "run.duration": 2000})
+
+    def kill(controller: Controller) -> None:
+        os.kill(next(member.process.pid for member in controller.members if member.name == "pools"), signal.SIGKILL)
+
+    measured = run_cluster(scenario, at_time(15.0, kill))
+    assert measured.failure is not None
+    assert measured.failure.startswith("process pools was ended by signal SIGKILL")
+    assert check(measured.columns, measured.counters["jobs arrived"]).balanced

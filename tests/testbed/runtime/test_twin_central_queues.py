@@ -1,0 +1,142 @@
+"""Central queues on the twin: what a job uses is a function of its sizes, whatever the queues do (sheet, section 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.copy_life import FATES, LOST, REROUTED, WON
+from testbed.measure.accounting import check
+from testbed.measure.records import COMPLETED, Measurements
+from testbed.runtime.system import build_workload
+from testbed.runtime.twin import simulate
+from testbed.scenario import Scenario, decode
+from testbed.theory.rerouting_replication import Model, Replicate, Reroute, processing_time
+
+SLOW = 0.2
+
+
+def two_pools(**settings: Any) -> Scenario:
+    return decode(
+        {
+            "name": "two pools",
+            "seed": 5,
+            "run": {"warmup": 0, "duration": 150, "drain": 600},
+            "cluster": {
+                "dispatchers": 2,
+                "pools": [{"name": name, "servers": 5, "queue": "central"} for name in ("a", "b")],
+            },
+            "workload": {
+                "rate": 3.0,
+                "types": [
+                    {"name": "one", "probability": 0.5, "speed": {"a": 1.0, "b": SLOW}},
+                    {"name": "two", "probability": 0.5, "speed": {"a": SLOW, "b": 1.0}},
+                ],
+            },
+            "dispatch": {"policy": "static"},
+            "threshold": {"action": "replicate", "tau": 1.5},
+        }
+    ).with_settings(settings)
+
+
+def used(measured: Measurements, jobs: int, pools: int) -> np.ndarray:
+    """The processing time of each job in each pool, as the records of its copies have it."""
+    found = np.zeros((jobs, pools))
+    np.add.at(found, (measured.copies["job"], measured.copies["pool"]), measured.copies["received"])
+    return found
+
+
+def expected(scenario: Scenario, measured: Measurements) -> np.ndarray:
+    """The same by the formula, from the workload and the pools where the jobs started."""
+    threshold = scenario.threshold
+    assert threshold is not None
+    pools = [pool.name for pool in scenario.pools]
+    kinds = scenario.workload.types
+    model = Model(
+        tuple(pool.servers for pool in scenario.pools),
+        tuple(kind.probability for kind in kinds),
+        tuple(tuple(kind.speed.get(pool, 1.0) for kind in kinds) for pool in pools),
+        scenario.workload.size,
+    )
+    policy = Reroute() if threshold.action == "reroute" else Replicate()
+    by_pool = threshold.by_pool(pools)
+    first = measured.copies["copy"] == 0
+    start = dict(zip(measured.copies["job"][first].tolist(), measured.copies["pool"][first].tolist(), strict=True))
+    rows = []
+    for block in build_workload(scenario, 0).blocks():
+        for job, kind, sizes in zip(block.job.tolist(), block.kind.tolist(), block.sizes(), strict=True):
+            if job not in start:
+                return np.array(rows)
+            path = [(start[job] + hop) % len(pools) for hop in range(threshold.hops + 1)]
+            taus = [by_pool[pool] for pool in path[:-1]]
+            rows.append(processing_time(model, policy, path, kind, sizes, taus))
+    raise AssertionError("the workload has ended")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"workload.dependence": "independent"},
+        {"threshold.action": "reroute"},
+        {"threshold.action": "reroute", "workload.dependence": 0.5},
+        {"threshold.tau": 0.0, "workload.rate": 2.0},
+        {"threshold.tau": {"a": "inf", "b": 0.7}, "dispatch.assignment": {"a": 0.3, "b": 0.7}},
+        {
+            "threshold.action": "reroute",
+            "workload.size": {"kind": "pareto", "index": 1.5, "minimum": 1 / 3},
+            "workload.rate": 2.0,
+        },
+        {
+            "workload.dependence": "independent",
+            "dispatch.knows": {"noisy": 0.8},
+            "dispatch.assignment": {"one": {"a": 0.9, "b": 0.1}, "two": {"a": 0.2, "b": 0.8}},
+            "cluster.pools": [
+                {"name": "a", "servers": 2, "queue": "central"},
+                {"name": "b", "servers": 5, "queue": "central"},
+            ],
+        },
+        {
+            "threshold.action": "reroute",
+            "threshold.hops": 2,
+            "cluster.pools": [{"name": name, "servers": 4, "queue": "central"} for name in ("a", "b", "c")],
+        },
+        {"cluster.message_delay": 0.01, "threshold.action": "reroute"},
+    ],
+    ids=lambda settings: ", ".join(f"{key.split('.')[1]}={value}" for key, value in settings.items())[:60],
+)
+def test_each_job_uses_the_processing_time_that_its_sizes_and_thresholds_say(settings: dict[str, Any]) -> None:
+    scenario = two_pools(**settings)
+    measured = simulate(scenario)
+    jobs = len(measured.columns["job"])
+    assert check(measured.columns, measured.counters["jobs arrived"]).balanced
+    assert (measured.columns["outcome"] == COMPLETED).all()
+    assert jobs > 200
+    found = used(measured, jobs, len(scenario.pools))
+    assert found == pytest.approx(expected(scenario, measured), rel=1e-9, abs=1e-9)
+    order = np.argsort(measured.columns["job"])
+    assert measured.columns["work"][order] == pytest.approx(found.sum(axis=1), abs=1e-9)
+    copies = measured.copies
+    assert (np.bincount(copies["job"][copies["fate"] == WON]) == 1).all()
+    other = LOST if scenario.threshold.action == "replicate" else REROUTED
+    assert set(copies["fate"].tolist()) == {WON, other}, FATES
+
+
+def test_response_times_are_waiting_and_service_where_messages_take_no_time() -> None:
+    for action in ("reroute", "replicate"):
+        columns = simulate(two_pools(**{"threshold.action": action})).columns
+        assert columns["overhead"] == pytest.approx(0.0, abs=1e-9)
+        assert columns["response"] == pytest.approx(columns["wait"] + columns["inherent"])
+
+
+def test_what_is_assigned_by_signal_is_what_the_scenario_says() -> None:
+    """All jobs of each type go to the pool that suits them, and never leave it."""
+    scenario = two_pools(
+        **{"dispatch.knows": "types", "dispatch.assignment": {"one": {"a": 1.0}, "two": {"b": 1.0}}, "threshold": None}
+    )
+    measured = simulate(scenario)
+    of_job = np.argsort(measured.columns["job"])
+    kinds = measured.columns["type"][of_job]
+    assert measured.copies["pool"].tolist() == kinds[measured.copies["job"]].tolist()
