@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 
 from dispatchers.batch_filling import BatchFilling
 from dispatchers.batch_sampling import BatchSampling
+from dispatchers.hedge import Hedge
 from dispatchers.join_idle_queue import JoinIdleQueue
 from dispatchers.join_shortest_queue import JoinShortestQueue
 from dispatchers.late_binding import LateBinding
@@ -23,8 +24,10 @@ from dispatchers.per_task_power_of_kd import PerTaskPowerOfKD
 from dispatchers.policy import Policy
 from dispatchers.power_of_d import PowerOfD
 from dispatchers.random_routing import Random
+from dispatchers.redundancy import RedundancyD
 from dispatchers.round_robin import RoundRobin
 from dispatchers.static import Static
+from dispatchers.tied import Tied
 
 GROUP = "loadbalance_testbed.policies"
 BUILT_IN: tuple[type[Policy], ...] = (
@@ -40,6 +43,9 @@ BUILT_IN: tuple[type[Policy], ...] = (
     PerTaskPowerOfKD,
     LateBinding,
     Static,
+    Hedge,
+    RedundancyD,
+    Tied,
 )
 
 

@@ -58,6 +58,10 @@ class CopyServer(Server):
         self.cancelled_ahead: set[tuple[int, int]] = set()  # dispatcher and number of copies that are yet to come
         self._timer: Timer
 
+    def has(self, dispatcher: int, number: int) -> bool:
+        """Whether a copy is here, queued or in service."""
+        return (dispatcher, number) in self._copies
+
     def on_assign_copy(self, task: AssignCopy) -> None:
         """Serve the copy now, queue it, or let it end at once if it is cancelled already."""
         now = self.env.now
