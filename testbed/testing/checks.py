@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,10 +11,11 @@ import msgspec
 
 from dispatchers.policy import Policy
 from dispatchers.registry import policies
+from testbed.copy_life import WON
 from testbed.measure.records import COMPLETED, DROPPED, JobRecords
 from testbed.testing.replies import check_replies
 from testbed.testing.systems import System, corners, fitting, most_tasks, random_systems
-from testbed.testing.watched import Trial
+from testbed.testing.watched import Trial, WatchedDispatcher
 from testbed.testing.world import simulate
 
 
@@ -96,16 +97,37 @@ def _run(policy: type[Policy], parameters: Any, system: System, silent: frozense
         if dispatcher.done_twice:
             raise trial.broken("has a task done twice")
         for job, ticket in dispatcher.in_system.items():
+            if trial.copies[job]:
+                continue
             if not ticket.at:
                 raise trial.broken(f"never places job {job}")
             if len(ticket.at) < trial.tasks[job]:
                 raise trial.broken(f"never places task {len(ticket.at)} of job {job}")
+        if trial.most_copies > 1:
+            _check_copies(trial, dispatcher)
     columns = records.columns()
     if Counter(columns["job"].tolist()) != Counter(range(len(jobs))):
         raise trial.broken("does not have every job end once")
     for number, outcome in zip(columns["job"].tolist(), columns["outcome"].tolist(), strict=True):
         _check_end(trial, number, outcome)
     return trial
+
+
+def _check_copies(trial: Trial, dispatcher: WatchedDispatcher) -> None:
+    """Check that all copies of each job have ended in a record, one of them in the job's completion."""
+    columns = dispatcher.copies.columns()
+    fates = defaultdict(list)
+    for job, copy, fate in zip(*(columns[name].tolist() for name in ("job", "copy", "fate")), strict=True):
+        fates[job].append(fate)
+        if trial.taken[job, copy] > 1:
+            raise trial.broken(f"has a copy of job {job} come to a server twice")
+    if dispatcher.closing:
+        raise trial.broken("has copies of finished jobs that never end")
+    for job, ended in fates.items():
+        if ended.count(WON) != 1 and job not in dispatcher.in_system:
+            raise trial.broken(f"has {ended.count(WON)} copies of job {job} win")
+        if len(ended) != trial.copies[job]:
+            raise trial.broken(f"places {trial.copies[job]} copies of job {job}, of which {len(ended)} end")
 
 
 def _check_end(trial: Trial, job: int, outcome: int) -> None:
@@ -117,6 +139,8 @@ def _check_end(trial: Trial, job: int, outcome: int) -> None:
         return  # a task that was dispatched again may have met a full buffer when others had been served
     if outcome == DROPPED and trial.served[job]:
         raise trial.broken(f"has tasks of job {job} served, which is dropped")
+    if trial.most_copies > 1:
+        return  # see _check_copies
     if outcome == COMPLETED or tasks == 1:
         if set(times) != {1} and not (trial.repeats and min(times) > 0):
             raise trial.broken(f"does not have every task of job {job} come to a server once")

@@ -64,7 +64,12 @@ def fitting(policy: type[Policy], parameters: Any) -> list[int]:
 
 
 def most_tasks(policy: type[Policy], parameters: Any, servers: int) -> int:
-    """Return the largest number of tasks, up to MOST_TASKS, that the policy takes with so many servers."""
+    """Return the largest number of tasks, up to MOST_TASKS, that the policy takes with so many servers.
+
+    A job that is copied has one.
+    """
+    if policy.copies(parameters) > 1:
+        return 1
     for tasks in range(MOST_TASKS, 1, -1):
         try:
             policy.check_tasks(parameters, servers, tasks)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import Policy
 from dispatchers.ticket import Ticket
+from servers.copy_server import CopyServer
 from servers.holding_server import HoldingServer
 from servers.reserving_server import ReservingServer
 from servers.server import Server
 from testbed.agent import Agent, Timer
-from testbed.measure.records import JobRecords
-from testbed.protocol import Assign, Commit, Hold, Message, Probe, ProbeReply, Reserve
+from testbed.measure.records import CopyRecords, JobRecords
+from testbed.protocol import Assign, AssignCopy, CancelCopy, Commit, Hold, Message, Probe, ProbeReply, Reserve
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.streams import Stream
 
@@ -35,6 +36,12 @@ class Trial:
     probes: Counter[int] = field(default_factory=Counter)  # by job
     taken: Counter[tuple[int, int]] = field(default_factory=Counter)  # tasks that came to a server: job and task
     served: Counter[int] = field(default_factory=Counter)  # tasks whose service began, by job
+    copies: Counter[int] = field(default_factory=Counter)  # copies that were placed, by job
+
+    @property
+    def most_copies(self) -> int:
+        """The copies of a job that the policy claims to place at most."""
+        return self.policy.copies(self.parameters)
 
     def broken(self, what: str) -> AssertionError:
         """Return the error that says what the policy does."""
@@ -60,7 +67,11 @@ class Trial:
                     f"sends more probes for job {message.job} than the {claim} that "
                     f"{'probes_per_job' if tasks == 1 else 'probes_for_tasks'} claims with {self.servers} server(s)"
                 )
-        if isinstance(message, Probe | Assign | Hold | Reserve):
+        if isinstance(message, AssignCopy):
+            self.copies[message.job] += 1
+            if self.copies[message.job] > self.most_copies and not self.repeats:
+                raise self.broken(f"places more copies of job {message.job} than the {self.most_copies} that it claims")
+        if isinstance(message, Probe | Assign | AssignCopy | Hold | Reserve):
             self.decisions.append((now, message))
 
 
@@ -94,6 +105,7 @@ class WatchedEnvironment:
 #: What may read all of a ticket.
 _PRIVY = (
     "dispatchers.dispatcher",
+    "dispatchers.closing",
     "dispatchers.copying",
     "dispatchers.entering",
     "dispatchers.holding",
@@ -134,6 +146,7 @@ class WatchedDispatcher(Dispatcher):
 
     def __init__(self, env: Any, address: int, *, index: int, trial: Trial, ledger: JobRecords, holds: bool) -> None:
         self._trial = trial
+        self.copies = CopyRecords(0)
         super().__init__(
             env,
             address,
@@ -144,6 +157,7 @@ class WatchedDispatcher(Dispatcher):
             ledger=ledger,
             recovers=trial.repeats,
             holds=holds,
+            copies=self.copies,
         )
         self.in_system: _SealedTickets = _SealedTickets(trial)
         self._watch_assign()
@@ -151,17 +165,33 @@ class WatchedDispatcher(Dispatcher):
     def _watch_assign(self) -> None:
         """Check what is asked of ``assign``, which the dispatcher itself exchanges as things happen."""
         assign = self.assign
+        if self.copying is not None:
+            self.assign = self._assign_copy  # type: ignore[method-assign]  # as below
+            return
 
         def checked(job: int, server: int) -> None:
-            ticket = self.in_system.get(job)
-            if ticket is None:
-                raise self._trial.broken(f"places job {job}, which has ended or is not its dispatcher's")
+            self._check_in_system(job)
+            ticket = self.in_system[job]
             if len(ticket.at) == self._trial.tasks[job] and not ticket.again:
                 raise self._trial.broken(f"places job {job} a second time")
             assign(job, server)
 
         # Over whatever the dispatcher has put there itself; mypy wants methods left alone.
         self.assign = checked  # type: ignore[method-assign]
+
+    def _assign_copy(self, job: int, server: int) -> None:
+        assert self.copying is not None
+        self._check_in_system(job)
+        self.copying.assign(job, server)
+
+    def assign_tied(self, job: int, servers: Sequence[int]) -> None:
+        """Check that there is a job to be placed."""
+        self._check_in_system(job)
+        super().assign_tied(job, servers)
+
+    def _check_in_system(self, job: int) -> None:
+        if job not in self.in_system:
+            raise self._trial.broken(f"places job {job}, which has ended or is not its dispatcher's")
 
     def on_lost(self, first: int, last: int) -> None:
         """Note deaths, after which the dispatcher assigns by another method."""
@@ -223,6 +253,21 @@ class WatchedHoldingServer(WatchedServer, HoldingServer):
 
 class WatchedReservingServer(WatchedServer, ReservingServer):
     """A watched server into whose queue reservations may be put."""
+
+
+class WatchedCopyServer(WatchedServer, CopyServer):
+    """A watched server of copies."""
+
+    def on_assign_copy(self, task: AssignCopy) -> None:
+        """Count a copy that comes."""
+        self.trial.taken[task.job, task.copy] += 1
+        super().on_assign_copy(task)
+
+    def on_cancel_copy(self, cancel: CancelCopy) -> None:
+        """Cancel a copy, and check that it has gone if its dispatcher says so."""
+        super().on_cancel_copy(cancel)
+        if cancel.sender == cancel.dispatcher and self.has(cancel.dispatcher, cancel.number):
+            raise self.trial.broken(f"has a server keep a copy of job {cancel.job} after it was told of its end")
 
 
 class Grave(Agent):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from servers.copy_server import CopyServer
 from servers.holding_server import HoldingServer
 from testbed.measure.records import JobRecords, Occupancy
 from testbed.runtime.delay import Delay
@@ -16,6 +17,7 @@ from testbed.testing.systems import SPEEDS, System
 from testbed.testing.watched import (
     Grave,
     Trial,
+    WatchedCopyServer,
     WatchedDispatcher,
     WatchedEnvironment,
     WatchedHoldingServer,
@@ -36,16 +38,21 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
     delay = Delay(delays, generator(system.seed, 0, "message delay")) if system.delay else None
     runtime = VirtualRuntime(system.seed, delay=delay)
     env = WatchedEnvironment(runtime, trial)
-    buffer = None if trial.policy.reserves else system.buffer
+    copied = trial.most_copies > 1
+    buffer = None if trial.policy.reserves or copied else system.buffer
     holds = buffer is not None and max(trial.tasks, default=1) > 1
     dispatchers = [
         WatchedDispatcher(env, system.servers + index, index=index, trial=trial, ledger=records, holds=holds)
         for index in range(system.dispatchers)
     ]
     addresses = [dispatcher.address for dispatcher in dispatchers]
-    kind_of_server = (
-        WatchedReservingServer if trial.policy.reserves else WatchedHoldingServer if holds else WatchedServer
-    )
+    kind_of_server: type[WatchedServer] = WatchedServer
+    if trial.policy.reserves:
+        kind_of_server = WatchedReservingServer
+    elif copied:
+        kind_of_server = WatchedCopyServer
+    elif holds:
+        kind_of_server = WatchedHoldingServer
     meter = Occupancy()
     servers: list[WatchedServer] = []
     for address in range(system.servers):
@@ -72,12 +79,15 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
         when += job.gap
         work += sum(job.sizes) / SPEEDS[job.kind]
         dispatcher = dispatchers[job.dispatcher % system.dispatchers]
-        runtime.call_at(when, partial(dispatcher.arrive, number, job.kind, job.sizes))
+        sizes = (job.sizes * trial.most_copies)[: trial.most_copies] if copied else job.sizes
+        runtime.call_at(when, partial(dispatcher.arrive, number, job.kind, sizes))
     timeout = getattr(trial.parameters, "timeout", None) or 0.0
     runtime.run(when + work + timeout + PATIENCE)
     for server in servers:
         if isinstance(server, HoldingServer) and server.held and not server.dead:
             raise trial.broken("leaves places held in the end")
+        if isinstance(server, CopyServer) and not server.dead and (server.queue_length or server.cancelled_ahead):
+            raise trial.broken("leaves copies, or cancellations of copies that never came, in the end")
     return dispatchers
 
 

@@ -28,6 +28,11 @@ def test_every_registered_policy_keeps_the_rules(policy):
         ("power-of-d", {"d": 3, "replacement": True}),
         ("power-of-d", PowerOfDParameters(d=2, timeout=0.01)),
         ("jsq", {"timeout": 1.0}),
+        ("hedge", {"delay": 0.0}),
+        ("hedge", {"delay": "inf"}),
+        ("redundancy-d", {"d": 1}),
+        ("redundancy-d", {"d": 5}),
+        ("redundancy-d", {"d": 3, "cancel": "on-start"}),
         ("random", {"weights": [1.0]}),
         ("random", {"weights": [1.0, 0.0, 2.5]}),
     ],
@@ -210,11 +215,49 @@ class WithAMemory(WhatItHeardLast):
     remembers = True
 
 
+class Copies(Correct):
+    """Two copies of each job, on servers that may be the same one."""
+
+    @classmethod
+    def copies(cls, parameters):
+        return 2
+
+    def place(self, job):
+        for server in (0, self.dispatcher.servers - 1):
+            self.dispatcher.assign(job, server)
+
+
+class CopiesMoreThanItClaims(Copies):
+    def place(self, job):
+        super().place(job)
+        if job == 7:
+            self.dispatcher.assign(job, 0)
+
+
+class CopiesAJobThatHasEnded(Copies):
+    def place(self, job):
+        env = self.dispatcher.env
+        self.dispatcher.assign(job, 0)
+        env.call_at(env.now + 2.0, lambda: self.dispatcher.assign_tied(job, [0]))
+
+
+class NeverPlacesOneThatItCopies(Copies):
+    def place(self, job):
+        if job != 5:
+            super().place(job)
+
+
+class ReadsTheSizesOfCopies(Copies):
+    def place(self, job):
+        if self.dispatcher.in_system[job].every_size[0] > 0:
+            super().place(job)
+
+
 class HasNoSource(Correct):
     source = ""
 
 
-@pytest.mark.parametrize("policy", [Correct, PlacesLater, WithAMemory])
+@pytest.mark.parametrize("policy", [Correct, PlacesLater, WithAMemory, Copies])
 def test_a_correct_policy_passes(policy):
     check_policy(policy)
 
@@ -241,6 +284,10 @@ def test_a_correct_policy_passes(policy):
         (PlacesAgainOnALateReply, "(a second time|which has ended)"),
         (ForTheWrongJob, r"places job \d elsewhere when the replies to the probes of job \d are others"),
         (WhatItHeardLast, r"places job \d elsewhere when the replies to the probes of job \d are others"),
+        (CopiesMoreThanItClaims, "places more copies of job 7 than the 2 that it claims"),
+        (CopiesAJobThatHasEnded, "places job 0, which has ended"),
+        (NeverPlacesOneThatItCopies, "never places job 5"),
+        (ReadsTheSizesOfCopies, "reads the every_size of a job"),
         (HasNoSource, "must have a name and a source"),
     ],
 )
