@@ -94,7 +94,7 @@ class SweepRun:
                 folder.change_goal(goal)
             return cls(Plan(folder.scenario, goal), folder, progress, processes)
         if scenario is None:
-            raise ValueError("scenario: give what to run, or resume = the folder of an interrupted sweep")
+            raise ValueError("scenario: missing; give what to run, or the folder of an interrupted sweep to resume")
         goal = request.goal(Goal())
         plan = Plan(scenario, goal)
         return cls(plan, SweepFolder.create(scenario, goal, output) if output else None, progress, processes)

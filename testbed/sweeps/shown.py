@@ -102,13 +102,14 @@ def sweep_remarks(result: SweepResult) -> Iterable[str]:
     """Yield what a reader of the table should know: which targets were reached, and why runs are suspect."""
     plan = result.plan
     goal = plan.goal
+    target = f"target of ±{100 * (goal.target or 0):g}%"
     for at in result.precisions:
         width = "no interval" if at.relative_half_width is None else f"±{at.relative_half_width:.2%}"
         made = f"{plan.points[at.point]}: {at.variant} ({at.place}): {width} after {at.replications} replications"
         if at.reached:
-            yield f"{made}: target reached"
+            yield f"{made}: {target} reached"
         elif at.replications >= goal.budget:
-            yield f"{made}: budget used up before the target of {goal.target:.3g} was reached"
+            yield f"{made}: budget used up before the {target} was reached"
         else:
             yield f"{made}: not finished"
     for index, scenarios in enumerate(plan.variants):

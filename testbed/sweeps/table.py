@@ -16,6 +16,7 @@ import pyarrow.parquet
 
 from testbed.measure.statistics import replication_interval
 from testbed.measure.summary import Summary
+from testbed.run_folder import OutputError
 from testbed.sweeps.quantities import Estimate, from_interval, measured, predicted
 from testbed.sweeps.result import SweepResult, paired
 from testbed.theory.predict import Prediction, stability_bound
@@ -65,12 +66,17 @@ def tidy_table(result: SweepResult) -> pa.Table:
 
 
 def write_table(result: SweepResult, folder: Path) -> None:
-    """Write ``sweep.parquet`` and ``sweep.csv`` anew; a reader sees the old ones or the new ones."""
+    """Write ``sweep.parquet`` and ``sweep.csv`` anew; a reader sees the old or the new ones. Raises OutputError."""
     table = tidy_table(result)
     for name, write in (("sweep.parquet", pa.parquet.write_table), ("sweep.csv", pa.csv.write_csv)):
         temporary = folder / f"{name}.new"
-        write(table, temporary)
-        temporary.replace(folder / name)
+        try:
+            write(table, temporary)
+            temporary.replace(folder / name)
+        except OSError as error:
+            raise OutputError(
+                f"{folder / name}: {error.strerror or error}; make room, and write it by --resume"
+            ) from None
 
 
 def _settings(values: list[Any]) -> pa.Array:

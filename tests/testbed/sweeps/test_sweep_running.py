@@ -17,7 +17,9 @@ import pyarrow.parquet
 import pytest
 
 import testbed
+from testbed.measure.records import Measurements
 from testbed.run_folder import OutputError
+from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, ScenarioError, resolved
 from testbed.sweeps import running
 from testbed.sweeps.folder import read_sweep
@@ -65,7 +67,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tiny: Tiny, tmp_path: Pat
     folder = only(tmp_path)
     assert len(lines(folder)) == 5
     assert pyarrow.parquet.read_table(folder / "sweep.parquet").num_rows > 0
-    result = testbed.sweep(tiny(), resume=folder, processes=processes, progress=second)
+    result = testbed.sweep(tiny(), resume=folder, processes=1, progress=second)
     assert len(first.order) + len(second.order) == 12
     assert {*first.order, *second.order} == set(result.plan.missing({}))
     assert result.complete
@@ -145,9 +147,7 @@ def test_a_sweep_that_is_killed_at_random_moments_loses_and_repeats_no_run(tiny:
         assert runs <= len(read_sweep(folder)[2]) < 30
         arguments = ["tiny.toml", "--resume", str(folder)]
     assert f"go on with: testbed sweep --resume {folder}" in err
-    process = command(workplace, "--resume", str(folder))
-    _, err = process.communicate(timeout=100)
-    assert process.returncode == 0, err
+    assert testbed.sweep(resume=folder, processes=1).complete
     keys = [(run.point, run.variant, run.replication) for run in read_sweep(folder)[2].values()]
     assert len(lines(folder)) == len(set(keys)) == 30
     assert SweepResult.read(folder).table().equals(testbed.sweep(tiny(SETTINGS), processes=1).table())
@@ -196,7 +196,7 @@ def test_a_target_can_be_set_on_resuming(tiny: Tiny, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"scenario": None}, "scenario: give what to run"),
+        ({"scenario": None}, "scenario: missing; give what to run"),
         ({"budget": 5}, "budget: bounds the replications towards a target"),
         ({"on": ["moon"]}, "on: there is no 'moon'"),
     ],
@@ -211,6 +211,28 @@ def test_a_run_refuses_a_sweep_and_a_sweep_a_scenario_without_points(tiny: Tiny)
         testbed.run(tiny(), where="twin")
     with pytest.raises(ScenarioError, match="sweep: missing"):
         testbed.sweep("quickstart")
+
+
+def test_a_failure_on_the_cluster_ends_the_sweep_and_its_run_is_made_again(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = RunKey(1, "random", 0)
+
+    async def on_cluster(runs: Any, name: str, replication: int, scenario: Scenario) -> Measurements:
+        measurements = simulate(scenario, replication)
+        if broken and len(progress.order) == 2:
+            measurements.failure = "node-1 died"
+        return measurements
+
+    monkeypatch.setattr(running._ClusterRuns, "_on_cluster", on_cluster)
+    broken, progress = True, Interrupter(0, interrupt)
+    with pytest.raises(SweepError, match=f"{died}: node-1 died"):
+        testbed.sweep(tiny(), on=["cluster"], output=tmp_path, progress=progress)
+    assert len(lines(only(tmp_path))) == 2
+    broken, progress = False, Interrupter(0, interrupt)
+    assert testbed.sweep(resume=only(tmp_path), progress=progress).complete
+    assert progress.order[0] == died
+    assert len(lines(only(tmp_path))) == 12
 
 
 @pytest.mark.cluster
