@@ -23,7 +23,7 @@ class PoolServer(Agent):
     def __init__(self, env: Environment, address: int, *, speeds: Sequence[float], meter: QueueLengthMeter) -> None:
         super().__init__(env, address)
         self.queue_length = 0
-        self._slownesses = [1.0 / speed if speed else inf for speed in speeds]
+        self._speeds = speeds
         self._meter = meter
         self._serving: Serve
         self._started = 0.0
@@ -35,7 +35,9 @@ class PoolServer(Agent):
         """Begin a service, or go on with it."""
         self._serving = serve
         now = self._started = self.env.now
-        self._whole = whole = serve.size * self._slownesses[serve.kind] if serve.size else 0.0
+        speed = self._speeds[serve.kind]
+        # A quotient, to the last bit: a threshold may be the very time that a size takes, and is then not crossed.
+        self._whole = whole = serve.size / speed if speed else inf if serve.size else 0.0
         self.queue_length = 1
         self._meter.change(0, 1, now)
         self._crossed = False

@@ -21,7 +21,7 @@ from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary, measured_window, summarise
 from testbed.nominal import nominal
 from testbed.run_folder import RunFolder
-from testbed.runtime.system import expected_jobs, expected_tasks
+from testbed.runtime.system import expected_copies, expected_jobs, expected_tasks
 from testbed.runtime.twin import simulate
 from testbed.scenario import ScenarioError, load, variants
 from testbed.theory.predict import NoPrediction, Prediction, predict
@@ -135,7 +135,10 @@ class Experiment:
         self._controller: Controller | None = None
         self._stop = False
         jobs = (
-            sum(expected_jobs(variant) + expected_tasks(variant) for _, variant in self._variants)
+            sum(
+                expected_jobs(variant) + expected_tasks(variant) + expected_copies(variant)
+                for _, variant in self._variants
+            )
             * scenario.run.replications
         )
         self._folder = RunFolder(scenario, output, jobs * (2 if where == "cluster and twin" else 1)) if output else None
@@ -237,10 +240,12 @@ class Experiment:
         if self._folder is None:
             return
         types = [kind.name for kind in run.scenario.workload.types]
+        pools = [pool.name for pool in run.scenario.pools]
         for measurements in (run.cluster_measurements, run.twin_measurements):
             if measurements is not None:
                 self._folder.add_jobs(measurements, run.variant, run.replication, types)
                 self._folder.add_tasks(measurements, run.variant, run.replication)
+                self._folder.add_copies(measurements, run.variant, run.replication, pools)
         self._folder.write_summaries([s for r in self.result.runs for s in (r.cluster, r.twin) if s is not None])
 
 

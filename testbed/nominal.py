@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dispatchers.registry import policies
 from testbed.measure.checks import Nominal
+from testbed.measure.copies import NominalPool
+from testbed.runtime.system import has_copies
 from testbed.theory.cluster_model import ClusterModel
+from testbed.theory.pools import pool_requirements
 from testbed.theory.predict import stability_bound
 from testbed.theory.relaxation import relaxation_time
 
@@ -44,6 +48,15 @@ def nominal(scenario: Scenario) -> Nominal:
         share * policy.mean_probes(parameters, scenario.servers, int(tasks))
         for tasks, share in zip(*numbers.probabilities(), strict=True)
     )
+    pools: list[NominalPool] = []
+    if has_copies(scenario):
+        known = pool_requirements(scenario)
+        requirements: Sequence[float | None] = [None] * len(scenario.pools) if known is None else known
+        carries_over = scenario.threshold is not None and scenario.threshold.carry_over
+        pools = [
+            NominalPool(pool.name, pool.servers, requirement, carries_over)
+            for pool, requirement in zip(scenario.pools, requirements, strict=True)
+        ]
     return Nominal(
         servers=scenario.servers,
         rate=scenario.rate,
@@ -54,5 +67,6 @@ def nominal(scenario: Scenario) -> Nominal:
         arrival_dispersion=dispersion,
         message_delay=delay if isinstance(delay, (int, float)) else delay.mean,
         stable=stability_bound(scenario).stable,
+        pools=pools,
         relaxation_time=relaxation_time(ClusterModel.of(scenario), size_mean, size_second, dispersion),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.balancing import with_probe_rate
@@ -14,7 +15,7 @@ from testbed.measure.pathwise import compare
 from testbed.measure.summary import summarise
 from testbed.measure.verdict import with_emulation_error
 from testbed.nominal import nominal
-from testbed.run_folder import OutputError, jobs_table, read_jobs, read_run, replace_file
+from testbed.run_folder import OutputError, copies_table, jobs_table, read_jobs, read_run, replace_file, tasks_table
 from testbed.runtime.twin import simulate
 from testbed.scenario import variants
 from testbed.theory.predict import predict
@@ -34,7 +35,7 @@ def replay(folder: Path) -> Result:
         )
     by_name = dict(variants(scenario))
     result = Result(scenario, folder)
-    tables = []
+    tables: dict[str, list[pa.Table]] = {}
     for summary in on_cluster:
         variant = by_name.get(summary.variant)
         if variant is None:
@@ -46,7 +47,13 @@ def replay(folder: Path) -> Result:
             variant = with_probe_rate(variant, summary.calibration.probe_rate)
         types = [kind.name for kind in variant.workload.types]
         measurements = simulate(variant, summary.replication)
-        tables.append(jobs_table(measurements, summary.variant, summary.replication, types))
+        of_run = summary.variant, summary.replication
+        tables.setdefault("twin.parquet", []).append(jobs_table(measurements, *of_run, types))
+        if measurements.tasks:
+            tables.setdefault("twin_tasks.parquet", []).append(tasks_table(measurements, *of_run))
+        if measurements.copies:
+            pools = [pool.name for pool in variant.pools]
+            tables.setdefault("twin_copies.parquet", []).append(copies_table(measurements, *of_run, pools))
         jobs = read_jobs(folder / "jobs.parquet", summary.variant, summary.replication, types)
         pathwise = compare(jobs, measurements.columns, summary.window)
         twin = summarise(
@@ -72,9 +79,10 @@ def replay(folder: Path) -> Result:
                 twin_measurements=measurements,
             )
         )
-    with pq.ParquetWriter(folder / "twin.parquet", tables[0].schema, compression="zstd") as writer:
-        for table in tables:
-            writer.write_table(table)
+    for name, parts in tables.items():
+        with pq.ParquetWriter(folder / name, parts[0].schema, compression="zstd") as writer:
+            for part in parts:
+                writer.write_table(part)
     both = [summary for run in result.runs for summary in (run.cluster, run.twin) if summary is not None]
     replace_file(folder / "summary.json", summaries.encode(both))
     return result

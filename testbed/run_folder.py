@@ -3,7 +3,8 @@
 scenario.toml      the resolved scenario
 jobs.parquet       a row per job, of all variants and replications, from the cluster
 tasks.parquet      a row per finished task, where jobs may have several tasks
-twin.parquet       the same as jobs.parquet from the twin, where it was run; twin_tasks.parquet as tasks.parquet
+copies.parquet     a row per copy, where jobs have copies, or are served in several pools
+twin.parquet       the same as jobs.parquet from the twin, where it was run; twin_tasks.parquet, twin_copies.parquet
 summary.json       statistics and verdicts (testbed.measure.summary)
 environment.json   versions, cores, when, how long
 targets.json       where the processes' metrics are while the run goes on (Prometheus' file_sd format)
@@ -28,8 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from testbed.copy_life import FATES, MET
 from testbed.measure import summary as summaries
-from testbed.measure.records import COLUMNS, OUTCOMES, TASK_COLUMNS, Measurements
+from testbed.measure.records import COLUMNS, COPY_COLUMNS, OUTCOMES, TASK_COLUMNS, Measurements
 from testbed.measure.summary import Summary
 from testbed.scenario import ScenarioError, resolved
 
@@ -55,11 +57,7 @@ class OutputError(Exception):
 def jobs_table(measurements: Measurements, variant: str, replication: int, type_names: list[str]) -> pa.Table:
     """Return the job records as an Arrow table; times are in time units."""
     columns = measurements.columns
-    rows = len(columns["job"])
-    arrays: dict[str, Any] = {
-        "variant": pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), [variant]),
-        "replication": pa.array(np.full(rows, replication, dtype=np.int32)),
-    }
+    arrays = _of_run(variant, replication, len(columns["job"]))
     for name, _, _ in COLUMNS:
         column = columns[name]
         if name == "type":
@@ -75,14 +73,31 @@ def jobs_table(measurements: Measurements, variant: str, replication: int, type_
 
 def tasks_table(measurements: Measurements, variant: str, replication: int) -> pa.Table:
     """Return the records of finished tasks as an Arrow table; times are in time units."""
-    rows = len(measurements.tasks["job"])
-    arrays: dict[str, Any] = {
-        "variant": pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), [variant]),
-        "replication": pa.array(np.full(rows, replication, dtype=np.int32)),
-    }
+    arrays = _of_run(variant, replication, len(measurements.tasks["job"]))
     for name, _, _ in TASK_COLUMNS:
         arrays[FILE_NAMES.get(name, name)] = pa.array(measurements.tasks[name])
     return pa.table(arrays)
+
+
+def copies_table(measurements: Measurements, variant: str, replication: int, pool_names: list[str]) -> pa.Table:
+    """Return the records of copies as an Arrow table; times are in time units."""
+    copies = measurements.copies
+    arrays = _of_run(variant, replication, len(copies["job"]))
+    words = {"pool": pool_names, "fate": list(FATES), "met": list(MET)}
+    for name, _, _ in COPY_COLUMNS:
+        if name in words:
+            arrays[name] = pa.DictionaryArray.from_arrays(copies[name].astype(np.int32), words[name])
+        else:
+            arrays[FILE_NAMES.get(name, name)] = pa.array(copies[name], from_pandas=True)
+    return pa.table(arrays)
+
+
+def _of_run(variant: str, replication: int, rows: int) -> dict[str, Any]:
+    """The columns that say which run a row is of."""
+    return {
+        "variant": pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), [variant]),
+        "replication": pa.array(np.full(rows, replication, dtype=np.int32)),
+    }
 
 
 def read_jobs(path: Path, variant: str, replication: int, type_names: list[str]) -> dict[str, np.ndarray]:
@@ -179,6 +194,12 @@ class RunFolder:
         if measurements.tasks:
             name = "tasks.parquet" if measurements.source == "cluster" else "twin_tasks.parquet"
             self._append(name, tasks_table(measurements, variant, replication))
+
+    def add_copies(self, measurements: Measurements, variant: str, replication: int, pool_names: list[str]) -> None:
+        """Append the copy records of one run, if it has any, to ``copies.parquet`` or ``twin_copies.parquet``."""
+        if measurements.copies:
+            name = "copies.parquet" if measurements.source == "cluster" else "twin_copies.parquet"
+            self._append(name, copies_table(measurements, variant, replication, pool_names))
 
     def _append(self, name: str, table: pa.Table) -> None:
         if name not in self._writers:

@@ -120,6 +120,32 @@ def emulation_error(runs: list[VariantRun]) -> float | None:
     return replication_interval(known).mean if known else None
 
 
+def _copies(run: VariantRun) -> Iterable[str]:
+    """Yield what the copies of the jobs used in each pool, and what cancellations found."""
+    summary = run.summary
+    for pool in summary.pools:
+        load, theory = pool.effective_load, pool.theory_effective_load
+        beside = "" if theory is None else f" (theory {number(theory)}: {against(load, theory)})"
+        wasted = [
+            f"{share / pool.service_requirement.mean:.1%} of it wasted by {why}"
+            for share, why in ((pool.wasted_by_rerouting, "rerouting"), (pool.wasted_by_losing, "losing copies"))
+            if share and pool.service_requirement.mean
+        ]
+        measured = ", ".join([f"effective load {with_interval(load)}{beside}", *wasted])
+        yield f"{run.name}: pool {pool.name}: {measured}"
+    found = summary.cancellations
+    if found is None:
+        return
+    met = ", ".join(f"{count} {state}" for state, count in found.by_met.items() if count)
+    if met:
+        unit = 1000 * summary.time_unit_seconds
+        delays = [number(None if delay is None else delay * unit) for delay in (found.delay_p50, found.delay_p99)]
+        in_time = f"; after {delays[0]} ms at the median, {delays[1]} ms at p99" if summary.source == "cluster" else ""
+        yield f"{run.name}: cancellations found copies {met}{in_time}"
+    if found.preemptions_per_job:
+        yield f"{run.name}: {number(found.preemptions_per_job)} preemptions a job"
+
+
 def remarks(result: Result) -> Iterable[str]:
     """Yield what a reader of the table should know: why a run is suspect, and what each prediction is worth."""
     for run in result.runs:
@@ -164,6 +190,7 @@ def remarks(result: Result) -> Iterable[str]:
             )
         if summary.drop_share:
             yield f"{run.name}: {summary.drop_share:.3%} of the jobs dropped at full buffers"
+        yield from _copies(run)
     for name, runs in result.variants().items():
         mean = mean_response([run.summary for run in runs])
         if not mean.reliable:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from testbed.measure.copies import NominalPool
 
 Array = npt.NDArray[np.float64]
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -29,7 +31,7 @@ class Nominal:
     if they are independent), None if unknown. ``message_delay``: mean delay that the scenario itself adds to each
     message. ``stable``: whether the load is below the policy's stability bound (testbed.theory.stability).
     ``relaxation_time``: time units in which the queues forget how they began (testbed.theory.relaxation), None if
-    unknown.
+    unknown. ``pools``: only where jobs have records of copies.
     """
 
     servers: int
@@ -42,6 +44,7 @@ class Nominal:
     stable: bool
     relaxation_time: float | None
     probes_per_task: float | None = None
+    pools: Sequence[NominalPool] = ()
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

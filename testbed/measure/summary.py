@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from testbed.measure.accounting import Accounting, check
 from testbed.measure.checks import Nominal
+from testbed.measure.copies import Cancellations, PoolUse, cancellations, pool_uses
 from testbed.measure.pathwise import Columns, Pathwise, compare
 from testbed.measure.probes import Calibration, overall_probe_rate
 from testbed.measure.records import COMPLETED, OUTCOMES, Measurements, ProcessReport
@@ -39,7 +40,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     outside its server. ``relative_queueing_delay`` is the mean queueing delay over the mean inherent delay.
     ``tasks_per_job`` is the mean number of tasks, ``position_mean`` the mean over jobs of the largest position that one
     of its tasks came to in a server's queue. Probes of dropped jobs count too; ``nominal_probes_per_task`` is what the
-    policy means to send. ``cancellations_per_task`` counts messages that cancel reservations,
+    policy means to send. Where jobs have records of copies ``pools`` and ``cancellations`` say what these used and came
+    to (testbed.measure.copies). ``cancellations_per_task`` counts messages that cancel reservations,
     ``idle_reports_per_task`` those by which servers report that they are idle; both over the whole run.
     ``overall_probe_rate`` is the number of probes that servers sent to move tasks, per server and time unit,
     ``calibration`` how the rate of their clocks was found. ``prediction`` is what the theory says, as it was given.
@@ -62,6 +64,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tasks_per_job: float | None = None
     position_mean: float | None = None
     nominal_probes_per_task: float | None = None
+    pools: list[PoolUse] = []
+    cancellations: Cancellations | None = None
     cancellations_per_task: float | None = None
     idle_reports_per_task: float | None = None
     wait_mean: float | None
@@ -147,6 +151,10 @@ def summarise(
         tasks_per_job=_mean(jobs["tasks"]),
         position_mean=_mean(jobs["position"][done]),
         nominal_probes_per_task=nominal.probes_per_task,
+        pools=pool_uses(columns, measurements.copies, nominal.pools, nominal.rate, window)
+        if measurements.copies
+        else [],
+        cancellations=cancellations(columns, measurements.copies, window) if measurements.copies else None,
         cancellations_per_task=cancelled / tasks_arrived if tasks_arrived else None,
         idle_reports_per_task=reports / tasks_arrived if tasks_arrived else None,
         wait_mean=_mean(jobs["wait"][done]),

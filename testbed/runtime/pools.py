@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dispatchers.knowledge import Knowledge
+from dispatchers.static import Rational
 from servers.central_queue import CentralPool
 from servers.pool_agent import PoolAgent
 from servers.thresholds import Rules
@@ -60,6 +61,20 @@ def build_knowledge(env: Environment, scenario: Scenario, index: int) -> Knowled
     if isinstance(knows, Mapping):
         return Knowledge(types, stream, **knows)
     return Knowledge(types, stream, signals=knows == "types", sizes=knows == "sizes")
+
+
+def build_rational(scenario: Scenario) -> Rational | None:
+    """Return what chooses pool and thresholds for jobs of known sizes; None where the scenario has no such thresholds.
+
+    Best are the choices that let the arrival rate be largest (testbed.theory.rerouting_replication.rational_rule).
+    """
+    if scenario.threshold is None or not scenario.threshold.rational:
+        return None
+    from testbed.theory.cluster_model import ClusterModel
+    from testbed.theory.rerouting_replication import KnownSizes, rational_rule
+    from testbed.theory.static_assignment import pools_of
+
+    return rational_rule(pools_of(ClusterModel.of(scenario)), KnownSizes(scenario.threshold.action))
 
 
 def pool_counters(agent: PoolAgent | None) -> dict[str, int]:

@@ -22,7 +22,7 @@ from servers.triggers import SharingClock, SharingOnArrival, StealingClock, Stea
 from testbed.agent import Environment
 from testbed.measure.records import CopyRecords, JobRecords, Occupancy, TaskRecords
 from testbed.runtime.delay import Delay
-from testbed.runtime.pools import build_knowledge, pool_agent_address
+from testbed.runtime.pools import build_knowledge, build_rational, pool_agent_address
 from testbed.streams import generator
 from testbed.workload.distributions import Deterministic
 from testbed.workload.workload import Block, Workload
@@ -143,6 +143,7 @@ def build_dispatcher(
         copies=copies if has_copies(scenario) else None,
         pool_agent=pool_agent_address(scenario),
         knowledge=build_knowledge(env, scenario, index),
+        rational=build_rational(scenario),
     )
 
 

@@ -156,3 +156,25 @@ def test_the_file_of_an_older_version_is_refused_with_its_name(tmp_path: Path) -
     pq.write_table(table.drop_columns(["response_time"]), tmp_path / "old.parquet")
     with pytest.raises(OutputError, match=r"old\.parquet: does not hold the jobs of a run"):
         read_jobs(tmp_path / "old.parquet", "random", 0, ["short", "long"])
+
+
+def test_the_file_of_copies_speaks_for_itself(tmp_path: Path) -> None:
+    what = decode(
+        {
+            "name": "copies",
+            "run": {"warmup": 5, "duration": 30},
+            "cluster": {"pools": [{"name": name, "servers": 2, "queue": "central"} for name in ("fast", "slow")]},
+            "workload": {"load": 0.4},
+            "dispatch": {"policy": "static"},
+            "threshold": {"action": "replicate", "tau": 0.5},
+        }
+    )
+    result = testbed.run(what, where="twin", output=tmp_path)
+    assert result.folder is not None
+    rows = pq.read_table(result.folder / "twin_copies.parquet").to_pylist()
+    assert {row["pool"] for row in rows} == {"fast", "slow"}
+    assert {row["fate"] for row in rows} == {"won", "lost"}
+    assert {row["met"] for row in rows} == {"not cancelled", "in service"}
+    assert all((row["delay"] is None) == (row["fate"] == "won") for row in rows)
+    jobs = pq.read_table(result.folder / "twin.parquet").to_pylist()
+    assert {row["job"] for row in rows if row["fate"] == "won"} == {row["job"] for row in jobs}

@@ -1,0 +1,159 @@
+"""What the copies of jobs came to: service used in each pool, useful and wasted, and what cancellations found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from testbed.copy_life import FATES, MET, NOT_CANCELLED
+from testbed.measure.records import COMPLETED
+from testbed.measure.statistics import Interval
+
+CONFIDENCE = 0.95
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class NominalPool:
+    """A pool of the scenario; ``requirement`` is E[B_i], what the theory says of its service requirement, if anything.
+
+    With ``carries_over`` the service of a copy that leaves is not lost to its job.
+    """
+
+    name: str
+    servers: int
+    requirement: float | None
+    carries_over: bool = False
+
+
+class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The service that jobs used in a pool, in time units per job, over the jobs that came in the window and were done.
+
+    ``service_requirement`` is its mean over these jobs, with those that were never there, which count 0. Jobs use
+    service independently of each other, so its interval is Student's. It is made of ``useful`` service, of copies that
+    were their jobs' end, and service ``wasted_by_rerouting`` and ``wasted_by_losing``. ``effective_load``: times the
+    scenario's arrival rate, per server. The theory's values are beside it, None where there is none.
+    """
+
+    name: str
+    servers: int
+    service_requirement: Interval
+    useful: float | None
+    wasted_by_rerouting: float | None
+    wasted_by_losing: float | None
+    effective_load: Interval
+    theory_service_requirement: float | None
+    theory_effective_load: float | None
+
+
+class Cancellations(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the copies of the jobs that came in the window.
+
+    ``by_fate`` counts copies by what became of them, ``by_met`` the cancelled ones by what the cancellation found.
+    ``delay_p50`` and ``delay_p99`` are quantiles, in time units, of the time from a copy's end, or the word of its
+    start where that cancels, to the word that another has stopped.
+    """
+
+    copies_per_job: float | None
+    preemptions_per_job: float | None
+    by_fate: dict[str, int]
+    by_met: dict[str, int]
+    delay_p50: float | None
+    delay_p99: float | None
+
+
+def pool_uses(
+    jobs: Columns, copies: Columns, pools: Sequence[NominalPool], rate: float, window: tuple[float, float]
+) -> list[PoolUse]:
+    """Return what was used in each pool by the jobs that came in ``window`` and were completed.
+
+    ``jobs`` and ``copies``: the records of the whole run; ``rate``: jobs per time unit, as the scenario has it.
+    """
+    measured = _in_window(jobs, window) & (jobs["outcome"] == COMPLETED)
+    numbers = np.sort(jobs["job"][measured])
+    row, known = _rows(numbers, copies)
+    known &= ~np.isnan(copies["received"])
+    used = np.zeros((len(numbers), len(pools)))
+    np.add.at(used, (row[known], copies["pool"][known]), copies["received"][known])
+    by_fate = np.zeros((len(FATES), len(pools)))
+    np.add.at(by_fate, (copies["fate"][known], copies["pool"][known]), copies["received"][known])
+    found = []
+    for i, pool in enumerate(pools):
+        requirement = _interval(used[:, i])
+        won, lost, rerouted, _ = by_fate[:, i]
+        if pool.carries_over:
+            won, rerouted = won + rerouted, 0.0
+        load = rate / pool.servers
+        found.append(
+            PoolUse(
+                name=pool.name,
+                servers=pool.servers,
+                service_requirement=requirement,
+                useful=_per_job(won, len(numbers)),
+                wasted_by_rerouting=_per_job(rerouted, len(numbers)),
+                wasted_by_losing=_per_job(lost, len(numbers)),
+                effective_load=msgspec.structs.replace(
+                    requirement,
+                    mean=_times(requirement.mean, load),
+                    half_width=_times(requirement.half_width, load),
+                ),
+                theory_service_requirement=pool.requirement,
+                theory_effective_load=_times(pool.requirement, load),
+            )
+        )
+    return found
+
+
+def cancellations(jobs: Columns, copies: Columns, window: tuple[float, float]) -> Cancellations:
+    """Return what became of the copies of the jobs that came in ``window``; records of the whole run are given."""
+    numbers = np.sort(jobs["job"][_in_window(jobs, window)])
+    _, known = _rows(numbers, copies)
+    fate, met, delay = (copies[name][known] for name in ("fate", "met", "delay"))
+    delay = delay[np.isfinite(delay)]
+    p50, p99 = (float(np.quantile(delay, p)) if len(delay) else None for p in (0.5, 0.99))
+    return Cancellations(
+        copies_per_job=_per_job(float(known.sum()), len(numbers)),
+        preemptions_per_job=_per_job(float(copies["preemptions"][known].sum()), len(numbers)),
+        by_fate={name: int(np.count_nonzero(fate == code)) for code, name in enumerate(FATES)},
+        by_met={name: int(np.count_nonzero(met == code)) for code, name in enumerate(MET) if code != NOT_CANCELLED},
+        delay_p50=p50,
+        delay_p99=p99,
+    )
+
+
+def _in_window(jobs: Columns, window: tuple[float, float]) -> npt.NDArray[np.bool_]:
+    inside: npt.NDArray[np.bool_] = (jobs["arrival"] >= window[0]) & (jobs["arrival"] < window[1])
+    return inside
+
+
+def _rows(numbers: npt.NDArray[Any], copies: Columns) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """Return for each copy where its job is among the sorted ``numbers``, and whether it is there."""
+    row = np.searchsorted(numbers, copies["job"])
+    known = row < len(numbers)
+    known[known] = numbers[row[known]] == copies["job"][known]
+    return row, known
+
+
+def _interval(values: npt.NDArray[np.float64]) -> Interval:
+    n = len(values)
+    half_width = None
+    if n > 1:
+        half_width = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * values.std(ddof=1) / math.sqrt(n))
+    mean = float(values.mean()) if n else None
+    return Interval(mean=mean, half_width=half_width, confidence=CONFIDENCE, effective_samples=n, reliable=n > 1)
+
+
+def _per_job(total: float, jobs: int) -> float | None:
+    return float(total) / jobs if jobs else None
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
