@@ -17,7 +17,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from servers.balancer import LATE, MOVED, NO, PROBES, YES
+from servers.pool_agent import PoolAgent
+from testbed.copy_life import FATES, LOST, MET, NOT_CANCELLED, REROUTED
 from testbed.measure.histogram import LogHistogram
+from testbed.runtime.system import has_copies
 
 if TYPE_CHECKING:
     from testbed.cluster.process import ClusterProcess
@@ -72,6 +75,10 @@ class ProcessMetrics(Collector):
         yield rejected
         if process.dispatcher is not None:
             yield from self._dispatcher(unit)
+        if process.dispatcher is not None and has_copies(process.scenario):
+            yield from self._copies(unit)
+        if process.pool_agent is not None:
+            yield from self._pools(process.pool_agent)
         if process.occupancy.servers:
             yield from self._servers()
 
@@ -102,6 +109,42 @@ class ProcessMetrics(Collector):
         in_system = self._gauge("testbed_jobs_in_system", "Jobs that have arrived and not ended.")
         in_system.add_metric(self._values, len(dispatcher.in_system))
         yield in_system
+
+    def _copies(self, unit: float) -> Iterator[Metric]:
+        records = self._process.copies
+        copies = self._counter(
+            "testbed_copies", "Copies of jobs that have ended, by what became of them.", "copy", "fate"
+        )
+        for which, counts in (("first", records.first), ("later", records.later)):
+            for fate, count in zip(FATES, counts, strict=True):
+                copies.add_metric([*self._values, which, fate], count)
+        yield copies
+        cancelled = self._counter(
+            "testbed_copies_cancelled", "Cancelled copies, by what the cancellation found.", "met"
+        )
+        for code, met in enumerate(MET):
+            if code != NOT_CANCELLED:
+                cancelled.add_metric([*self._values, met.replace(" ", "_")], records.met[code])
+        yield cancelled
+        wasted = self._counter(
+            "testbed_wasted_service_seconds", "Service of copies that were not their job's end.", "fate"
+        )
+        for code in (LOST, REROUTED):
+            wasted.add_metric([*self._values, FATES[code]], records.received[code] * unit)
+        yield wasted
+
+    def _pools(self, agent: PoolAgent) -> Iterator[Metric]:
+        for name, documentation, count in (
+            ("testbed_reroutes", "Jobs that left a pool at their threshold.", agent.reroutes),
+            ("testbed_replicas_started", "Replicas that started at a threshold.", agent.replicas),
+            ("testbed_preemptions", "Services that were interrupted for a pair.", agent.preemptions),
+        ):
+            counter = self._counter(name, documentation)
+            counter.add_metric(self._values, count)
+            yield counter
+        waiting = self._gauge("testbed_jobs_waiting", "Jobs in central queues, pairs that wait included.")
+        waiting.add_metric(self._values, agent.waiting)
+        yield waiting
 
     def _servers(self) -> Iterator[Metric]:
         lengths = [server.queue_length for server in self._process.occupancy.servers]

@@ -36,12 +36,11 @@ from testbed.cluster.control import (
     Setup,
     Start,
 )
-from testbed.cluster.live_records import LiveRecords
+from testbed.cluster.live_records import LiveCopies, LiveRecords
 from testbed.cluster.peers import PeerConnections
 from testbed.measure.histogram import LogHistogram
 from testbed.measure.records import (
     COUNTED,
-    CopyRecords,
     Occupancy,
     ProcessReport,
     TaskRecords,
@@ -97,7 +96,7 @@ class ClusterProcess:
         self.tasks = TaskRecords(
             expected_tasks(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0
         )
-        self.copies = CopyRecords(
+        self.copies = LiveCopies(
             expected_copies(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0
         )
         self.dispatcher: Dispatcher | None = None
