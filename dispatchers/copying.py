@@ -19,7 +19,7 @@ have died, or one that had cancelled the others) the policy places the job once 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -191,9 +191,13 @@ class Copying:
             recovery.dispatched_again += 1
             self._dispatcher.policy.place(job)
 
-    def close(self) -> None:
-        """End the accounts at the end of the run; tickets of jobs that are left say where their copies are."""
+    def close(self, is_lost: Callable[[int], bool]) -> None:
+        """End the accounts at the end of the run; tickets of jobs that are left say where their copies are.
+
+        ``is_lost(server)``: whether a server has died. A job with a copy on another one is not lost.
+        """
         for job, ticket in self._dispatcher.in_system.items():
             copies = self._copies.get(job, [])
-            ticket.at = [copy.server for copy in copies if copy.state in OPEN] or [copy.server for copy in copies]
+            open_at = [copy.server for copy in copies if copy.state in OPEN] or [copy.server for copy in copies]
+            ticket.at = [server for server in open_at if not is_lost(server)] or open_at
         self.closing.close()

@@ -395,8 +395,9 @@ class Dispatcher(Agent):
 
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write a record for every job still here; it is lost if ``is_lost(server)`` says that its server has died."""
-        for several in (self.entering, self.copying):
-            if several is not None:
-                several.close()
+        if self.entering is not None:
+            self.entering.closing.close()
+        if self.copying is not None:
+            self.copying.close(is_lost)
         for job, ticket in list(self.in_system.items()):
             self._end(job, ticket, LOST if any(is_lost(server) for server in ticket.at) else IN_SYSTEM)

@@ -73,7 +73,3 @@ class Entering:
             position=0,
             copies=left.copies,
         )
-
-    def close(self) -> None:
-        """End the accounts at the end of the run."""
-        self.closing.close()

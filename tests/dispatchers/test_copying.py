@@ -272,9 +272,9 @@ def test_numbers_count_the_copies_of_a_server() -> None:
 def test_at_the_end_jobs_are_done_or_lost_or_in_the_system() -> None:
     world = World(recovers=False)
     world.arrive_at(0.0, 0, 1.0, 1.0)
-    world.arrive_at(0.0, 2, 9.0, 9.0)
-    world.arrive_at(0.0, 1, 9.0, 9.0)
-    world.runtime.call_at(2.0, lambda: world.dead.add(3))
+    world.arrive_at(0.0, 2, 9.0, 9.0)  # on servers 2 and 3
+    world.arrive_at(0.0, 1, 9.0, 9.0)  # on servers 1 and 2
+    world.runtime.call_at(2.0, lambda: world.dead.update((2, 3)))
     jobs, _ = world.end(3.0)
     assert dict(zip(jobs["job"].tolist(), jobs["outcome"].tolist(), strict=True)) == {
         0: COMPLETED,
