@@ -3,23 +3,24 @@
 Each worker is a process of its own with a pipe of its own, and holds one run at a time. A pool that shares its queues
 (concurrent.futures, multiprocessing.Pool) can't tell what a worker was at when it was killed, and one that dies with
 the lock of a shared queue takes all with it; here a broken pipe names the one run that has to be made again. The
-processes are spawned: a fork of a process with threads (trio's, rich's) may inherit a lock that nobody will release.
+workers are new interpreters: a fork of a process with threads (trio's, rich's) may inherit a lock that nobody will
+release. Unlike those that multiprocessing spawns they do not import the caller's main module, so that a script needs no
+guard, and a notebook or a script from standard input will do.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from testbed.balancing import calibrated
@@ -35,6 +36,8 @@ T = TypeVar("T")
 #: So many workers may die over one run, or before their first one, until that counts as a failure of its own.
 MOST_DEATHS = 3
 
+#: What a worker runs: its arguments are its end of the pipe, and where modules are found.
+WORKER = "import sys; sys.path[:] = sys.argv[2:]; from testbed.twins import work; work(int(sys.argv[1]))"
 READY = "ready"  # a worker's first word
 
 
@@ -68,8 +71,8 @@ def run_twins(
     Args:
         runs: taken one by one, as workers become free. Where a scenario asks for an overall probe rate, the rate of the
             servers' clocks is found first, and ``measure`` is given the scenario with it.
-        measure: reduces what was measured to something small. It is called in the worker, and must be importable there:
-            a function of a module.
+        measure: reduces what was measured to something small. It is called in the worker, which must be able to import
+            it: a function of a module other than the main one.
         processes: how many workers; default: one per core. With one the runs are made in this process, in order.
 
     A worker that dies is replaced, and its run made again; what a run gives depends on its scenario and replication
@@ -104,7 +107,7 @@ def _said(error: Exception) -> str:
 
 @dataclass
 class _Worker:
-    process: BaseProcess
+    process: subprocess.Popen[bytes]
     pipe: Connection
     ready: bool = False
     run: TwinRun | None = None
@@ -140,20 +143,21 @@ class _Workers:
         return self.again.popleft() if self.again else next(runs, None)
 
     def _start(self, run: TwinRun) -> None:
-        # A daemon: it ends with this process, whatever happens here.
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, self.measure), daemon=True, name="testbed twin")
-        resource_tracker.ensure_running()  # process.start() would, and leave Ctrl-C unblocked (CPython 3.11)
+        ours, theirs = Pipe()
+        handle = theirs.fileno()
         with theirs, _without_interrupts():
-            process.start()
+            process = subprocess.Popen(
+                [sys.executable, "-c", WORKER, str(handle), *sys.path], stdin=subprocess.DEVNULL, pass_fds=[handle]
+            )
         worker = _Worker(process, ours)
         self.workers.append(worker)
+        with contextlib.suppress(OSError):  # it has died, and the next reading says so
+            ours.send(self.measure)
         self._give(worker, run)
 
     def _give(self, worker: _Worker, run: TwinRun) -> None:
         worker.run = run
-        with contextlib.suppress(OSError):  # it has died, and the next reading says so
+        with contextlib.suppress(OSError):
             worker.pipe.send((run.scenario, run.replication))
 
     def _hear(self, worker: _Worker) -> tuple[TwinRun, Any] | None:
@@ -176,10 +180,11 @@ class _Workers:
     def _bury(self, worker: _Worker) -> None:
         run = worker.run
         assert run is not None
-        worker.process.join(1)  # its pipe is closed a moment before it can tell how it ended
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            worker.process.wait(1)  # its pipe is closed a moment before it can tell how it ended
         self._end(worker)
-        status = worker.process.exitcode
-        how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
+        status = worker.process.returncode
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
         if worker.ready:
             deaths = self.deaths[id(run)] = self.deaths.get(id(run), 0) + 1
             if deaths == MOST_DEATHS:
@@ -191,8 +196,8 @@ class _Workers:
             self.failed_starts += 1
             if self.failed_starts == MOST_DEATHS:
                 raise TwinError(
-                    f"worker processes don't start: {MOST_DEATHS} in a row died, the last by {how}; a script that "
-                    'simulates on several processes must do so under if __name__ == "__main__":, since they import it'
+                    f"worker processes don't start: {MOST_DEATHS} in a row died, the last by {how}; what they wrote "
+                    "to standard error says why"
                 )
         self.again.append(run)
 
@@ -200,7 +205,7 @@ class _Workers:
         self.workers.remove(worker)
         worker.pipe.close()
         worker.process.kill()
-        worker.process.join()
+        worker.process.wait()
 
     def close(self) -> None:
         for worker in list(self.workers):
@@ -224,21 +229,23 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(pipe: Connection, measure: Callable[[Scenario, Measurements], Any]) -> None:
+def work(handle: int) -> None:
     """Make runs until the pipe is closed, which it also is when the process at its other end has died."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
+    pipe = Connection(handle)
+    parent = os.getppid()
 
     def orphaned() -> bool:
-        return not parent.is_alive()
+        return os.getppid() != parent
 
     with contextlib.suppress(EOFError, OSError):
         pipe.send(READY)
+        measure = pipe.recv_bytes()
         while True:
             task = pipe.recv_bytes()
             try:
                 scenario, replication = pickle.loads(task)
-                answer = pickle.dumps((_measured(scenario, replication, measure, orphaned), None, None))
+                value = _measured(scenario, replication, pickle.loads(measure), orphaned)
+                answer = pickle.dumps((value, None, None))
             except Exception as error:
                 answer = pickle.dumps((None, _said(error), traceback.format_exc()))
             pipe.send_bytes(answer)

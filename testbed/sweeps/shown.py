@@ -23,9 +23,9 @@ def sweep_table(result: SweepResult) -> Table:
     places = plan.goal.measured
     several = any(len(scenarios) > 1 for scenarios in plan.variants)
     unit = plan.scenario.run.time_unit
-    table = new_table(
-        plan.scenario.name, f"response times in time units of {unit}; ± is a 95 % confidence interval over replications"
-    )
+    single = plan.scenario.run.replications == 1 and plan.goal.target is None
+    interval = "confidence interval" + (", ~± one from too short a run" if single else " over replications")
+    table = new_table(plan.scenario.name, f"response times in time units of {unit}; ± is a 95 % {interval}")
     for heading in _headings(keys):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("variant", no_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from testbed import twins
 from testbed.scenario import Scenario, decode
 from testbed.twins import TwinError, TwinRun, run_twins
 
@@ -68,6 +68,12 @@ def measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("measures")
 
 
+def workers() -> list[int]:
+    """The worker processes of this one."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in children if b"testbed.twins" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 def scenario(seed: int = 1, **settings: Any) -> Scenario:
     tiny = {
         "name": "tiny",
@@ -98,14 +104,14 @@ def test_several_processes_give_what_one_gives(measures: Any) -> None:
     assert outcomes(made, measures.seed_and_jobs, 2) == alone
     assert all(seed == key[0] for key, (seed, _) in alone.items())
     assert len({jobs for _, jobs in alone.values()}) > 3
-    assert multiprocessing.active_children() == []
+    assert workers() == []
 
 
 def test_the_work_is_done_by_workers_or_here(measures: Any) -> None:
     assert set(outcomes(runs(2), measures.process, 1).values()) == {os.getpid()}
-    workers = set(outcomes(runs(2), measures.process, 2).values())
-    assert os.getpid() not in workers
-    assert len(workers) <= 2
+    found = set(outcomes(runs(2), measures.process, 2).values())
+    assert os.getpid() not in found
+    assert len(found) <= 2
 
 
 def test_no_runs_are_no_work(measures: Any) -> None:
@@ -128,19 +134,19 @@ def test_the_runs_of_killed_workers_are_made_again_and_none_twice(measures: Any)
         assert run.key not in found
         found[run.key] = value
         if len(found) in (1, 9):
-            for child in multiprocessing.active_children():
-                os.kill(child.pid or 0, signal.SIGKILL)
+            for worker in workers():
+                os.kill(worker, signal.SIGKILL)
                 killed += 1
     assert killed >= 2
     assert found == outcomes(made, measures.seed_and_jobs, 1)
-    assert multiprocessing.active_children() == []
+    assert workers() == []
 
 
 def test_a_run_that_kills_its_workers_again_and_again_is_named(measures: Any) -> None:
     made = [TwinRun(scenario(seed), key=f"seed {seed}") for seed in (1, 13, 2)]
     with pytest.raises(TwinError, match=r"seed 13, replication 1: 3 processes died .* signal 9"):
         list(run_twins(made, measures.kill_when_seed_is_13, 2))
-    assert multiprocessing.active_children() == []
+    assert workers() == []
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -148,7 +154,7 @@ def test_an_error_in_a_run_comes_out_with_the_run_s_name(measures: Any, processe
     with pytest.raises(TwinError, match="tiny, replication 2: LookupError: not to be found") as raised:
         list(run_twins([TwinRun(scenario(), 1)], measures.fail, processes))
     assert 'raise LookupError("not to be found")' in str(raised.getrepr(chain=True))
-    assert multiprocessing.active_children() == []
+    assert workers() == []
 
 
 def test_a_result_that_can_t_be_sent_is_an_error_and_not_a_death(measures: Any) -> None:
@@ -157,11 +163,11 @@ def test_a_result_that_can_t_be_sent_is_an_error_and_not_a_death(measures: Any) 
 
 
 def test_leaving_the_loop_ends_the_workers(measures: Any) -> None:
-    twins = run_twins(runs(20), measures.jobs, 2)
-    next(twins)
-    assert multiprocessing.active_children() != []
-    twins.close()
-    assert multiprocessing.active_children() == []
+    made = run_twins(runs(20), measures.jobs, 2)
+    next(made)
+    assert workers() != []
+    made.close()
+    assert workers() == []
 
 
 def script(tmp_path: Path, text: str) -> subprocess.Popen[str]:
@@ -187,7 +193,7 @@ def alive(pid: int) -> bool:
 def test_workers_end_with_an_interrupted_or_a_killed_script(measures: Any, tmp_path: Path, number: int) -> None:
     process = script(tmp_path, SCRIPT.format(duration=1000))
     assert process.stdout is not None
-    workers = {int(process.stdout.readline()), int(process.stdout.readline())}
+    made = {int(process.stdout.readline()), int(process.stdout.readline())}
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # to all of them, as a terminal does it
     else:
@@ -195,14 +201,25 @@ def test_workers_end_with_an_interrupted_or_a_killed_script(measures: Any, tmp_p
     _, err = process.communicate(timeout=20)
     assert err == ("interrupted\n" if number == signal.SIGINT else "")
     end = time.monotonic() + 20
-    while any(map(alive, workers)):
+    while any(map(alive, made)):
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
-def test_a_script_that_forgets_to_guard_its_main_part_is_told(measures: Any, tmp_path: Path) -> None:
-    process = script(tmp_path, SCRIPT.format(duration=10).replace('__name__ == "__main__"', "True"))
-    _, err = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert "worker processes don't start" in err.splitlines()[-1]
-    assert "__main__" in err.splitlines()[-1]
+@pytest.mark.parametrize("arguments", [["script.py"], ["-"]])
+def test_a_script_needs_no_guard_and_may_come_from_standard_input(
+    measures: Any, tmp_path: Path, arguments: list[str]
+) -> None:
+    text = SCRIPT.format(duration=10).replace('__name__ == "__main__"', "True")
+    (tmp_path / "script.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, *arguments], input=text, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 6
+
+
+def test_workers_that_do_not_start_are_an_error(measures: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(twins, "WORKER", "raise SystemExit(3)")
+    with pytest.raises(TwinError, match="don't start: 3 in a row died, the last by exit status 3"):
+        list(run_twins(runs(2), measures.jobs, 2))
