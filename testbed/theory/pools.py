@@ -10,6 +10,9 @@ from testbed.theory.rerouting_replication import KnownSizes, ZeroRedundancy, sta
 from testbed.theory.stability import BLIND
 from testbed.theory.static_assignment import Thresholds, pools_of
 
+#: The most reroutings for which the best thresholds are searched here, between two pools: others take a minute or more.
+_MOST_HOPS = 2
+
 
 def pool_requirements(scenario: ScenarioLike) -> list[float] | None:
     """Return E[B_i], the mean processing time that an arriving job uses in each pool, in time units.
@@ -38,8 +41,8 @@ def pool_requirements(scenario: ScenarioLike) -> list[float] | None:
 def pool_notes(scenario: ScenarioLike) -> list[str]:
     """Say the effective load of each pool, and for static assignment the best stability bound and where it is reached.
 
-    The best is over all assignments that use what the dispatcher is told, and all thresholds; its search takes seconds
-    for more than two thresholds. Nothing is said where pool_requirements is None.
+    The best is over all assignments that use what the dispatcher is told, and all thresholds, where their search is
+    quick. Nothing is said where pool_requirements is None.
     """
     model = ClusterModel.of(scenario)
     requirements = pool_requirements(scenario)
@@ -50,7 +53,8 @@ def pool_notes(scenario: ScenarioLike) -> list[str]:
         for pool, requirement in zip(model.pools, requirements, strict=True)
     ]
     notes = [f"effective load per server: {', '.join(loads)}"]
-    if model.policy == "static" and len(model.pools) > 1 and model.tasks.most == 1:
+    quick = model.threshold is None or (len(model.pools) == 2 and model.threshold.hops <= _MOST_HOPS)
+    if model.policy == "static" and len(model.pools) > 1 and model.tasks.most == 1 and quick:
         notes.append(_best(model))
     return notes
 

@@ -155,12 +155,17 @@ def _with_thresholds(model: ClusterModel, thresholds: Thresholds) -> Formula:
     if not math.isfinite(latency.overall):
         raise NoTheoryError("the approximation of the mean latency is infinite: a second moment of service times is")
     replicate = isinstance(policy, Replicate)
-    full = replicate and single and len(model.pools) == 2 and not tau.any() and model.mean_delay == 0
+    full = replicate and len({pool.servers for pool in model.pools}) == 1 and len(model.pools) == 2 and not tau.any()
+    exact = full and model.mean_delay == 0 and (single or _exponential_minimum(thresholds.model))
     visits = thresholds.service_requirement(handover=1.0) - thresholds.service_requirement()
     # Enter and Left; at each visit Serve, and Served or Reached. A replica starts while the original is served.
     relayed = 2.0 if replicate else 2.0 * float(visits.sum())
-    notes = [] if full else [_error(thresholds, single)]
-    if replicate and single and len(model.pools) == 2 and not full and model.mean_delay == 0:
+    notes = []
+    if not full:
+        notes.append(_error(thresholds, single))
+    elif not exact:
+        notes.append("a two-moment formula for several servers, exact for exponential service times")
+    if replicate and single and len(model.pools) == 2 and not exact and model.mean_delay == 0:
         stretched = mean_latency(
             thresholds.model, policy, thresholds.assignment, tau, rate=model.rate, approximation="stretched"
         )
@@ -178,8 +183,17 @@ def _with_thresholds(model: ClusterModel, thresholds: Thresholds) -> Formula:
     name = ("full redundancy" if full else "replication") if replicate else "rerouting"
     queue = "M/G/1" if single else "M/G/n"
     state = SteadyState(latency.overall)
-    kind: Kind = "exact" if full else "approximation"
+    kind: Kind = "exact" if exact else "approximation"
     return Formula(f"{name}, {queue} at each pool", SOURCE, kind, state, tuple(notes), relayed=relayed, blind=True)
+
+
+def _exponential_minimum(model: Model) -> bool:
+    """Return whether the time until the first of two copies that start at once is done has one exponential law."""
+    speeds = model.r[:, model.p > 0]
+    if model.theta not in (0.0, 1.0) or not is_exponential(model.size):
+        return False
+    rates = speeds.max(axis=0) if model.theta == 1 else speeds.sum(axis=0)
+    return bool(np.ptp(rates) == 0)
 
 
 def _handover_note(model: ClusterModel) -> list[str]:
