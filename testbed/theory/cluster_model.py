@@ -41,6 +41,10 @@ class ScenarioLike(Protocol):
         """When jobs move to another pool or are replicated (testbed.scenario.Threshold), or None."""
 
     @property
+    def recorded_sizes(self) -> Any:
+        """The sizes in the arrivals' trace, or None if sizes are drawn."""
+
+    @property
     def rate(self) -> float:
         """Jobs per time unit for the whole cluster."""
 
@@ -91,6 +95,7 @@ class ClusterModel:
     balance: Any  # the scenario's [balance], or None
     tasks: TaskNumbers  # law of the number of tasks of a job
     size: Distribution
+    sizes_recorded: bool  # whether a trace has the sizes, in place of the law ``size``
     types: tuple[float, ...]  # the job types' probabilities
     type_names: tuple[str, ...]
     assignment: Floats | None  # under static assignment alpha_ij, the share of the type-j jobs sent to pool i
@@ -131,6 +136,7 @@ class ClusterModel:
             balance=scenario.balance,
             tasks=workload.task_numbers,
             size=size,
+            sizes_recorded=scenario.recorded_sizes is not None,
             types=types,
             type_names=tuple(t.name for t in workload.types),
             assignment=alpha,

@@ -22,8 +22,7 @@ def pool_requirements(scenario: ScenarioLike) -> list[float] | None:
     an unknown part of it, and where jobs may be dropped or bring sizes that are recorded. Message delay is not in it.
     """
     model = ClusterModel.of(scenario)
-    recording = getattr(model.arrivals, "recording", None)
-    if model.buffers or (recording is not None and recording.size is not None):
+    if model.buffers or model.sizes_recorded:
         return None
     thresholds = Thresholds.of(model)
     if thresholds is not None:

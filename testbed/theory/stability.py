@@ -91,6 +91,8 @@ def _taken(model: ClusterModel, pool: PoolModel) -> float:
 
 
 def _of_thresholds(model: ClusterModel, thresholds: Thresholds) -> Stability:
+    if model.sizes_recorded:
+        return Stability(math.inf, model.load, "at most: none is known for recorded sizes and thresholds")
     handover = 0.0 if isinstance(thresholds.policy, KnownSizes) else 2 * model.mean_delay
     loads = model.rate * thresholds.service_requirement(handover) / thresholds.model.n
     fullest = int(loads.argmax())

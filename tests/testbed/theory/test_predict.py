@@ -232,7 +232,7 @@ def test_an_unknown_policy_has_no_theory(scenario):
     class Likeness:
         def __init__(self, real: Scenario) -> None:
             self.cluster, self.workload, self.dispatch = real.cluster, real.workload, Elsewhere()
-            self.balance = self.threshold = None
+            self.balance = self.threshold = self.recorded_sizes = None
             self.rate, self.load, self.service_rate = real.rate, real.load, real.service_rate
 
     prediction = predict(Likeness(scenario("random")))
