@@ -27,8 +27,11 @@ def copies_on_completion(model: ClusterModel) -> int | None:
     """Return how many copies are served until the first of them is done; None if that is not fixed beforehand."""
     if model.policy == "redundancy-d" and model.parameters.cancel == "on-completion":
         return min(int(model.parameters.d), model.servers)
-    if model.policy == "hedge" and float(model.parameters.delay) in (0.0, math.inf):
-        return min(2, model.servers) if float(model.parameters.delay) == 0 else 1
+    if model.policy == "hedge":
+        delay = float(model.parameters.delay)
+        if delay == math.inf or model.servers == 1:
+            return 1
+        return 2 if delay == 0 else None
     return None
 
 

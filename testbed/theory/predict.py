@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from testbed.theory.blind_policies import random_routing, round_robin_routing
 from testbed.theory.cluster_model import ClusterModel, ScenarioLike
+from testbed.theory.copies import copying
 from testbed.theory.jobs_of_tasks import jobs_of_tasks
 from testbed.theory.moving_tasks import moving_tasks
 from testbed.theory.pools import pool_notes, pool_requirements
@@ -43,6 +44,9 @@ POLICIES: dict[str, Callable[[ClusterModel], Formula]] = {
     "least-outstanding": least_outstanding,
     "jiq": join_idle_queue,
     "static": static_assignment,
+    "redundancy-d": copying,
+    "tied": copying,
+    "hedge": copying,
     "batch-filling": jobs_of_tasks,
     "batch-sampling": jobs_of_tasks,
     "per-task-power-of-d": jobs_of_tasks,

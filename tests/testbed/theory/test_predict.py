@@ -11,13 +11,15 @@ from scipy.stats import t as student
 
 from testbed.scenario import JobType, Pool, Scenario
 from testbed.theory.baselines import jiq_limit, mg1, mm1b, mmc, power_of_d, power_of_d_phase_type, round_robin
+from testbed.theory.copies import COPYING
 from testbed.theory.predict import POLICIES, NoPrediction, predict, stability_bound
 from testbed.workload.arrivals import DeterministicArrivals, MarkovModulatedPoisson, Renewal
 from testbed.workload.distributions import Deterministic, Erlang, Exponential, Hyperexponential, Pareto
 
 BATCH = ("batch-filling", "batch-sampling", "per-task-power-of-d", "per-task-power-of-kd")
 PROBING = ("power-of-d", "jsq", *BATCH, "late-binding")
-WITH_BUFFERS = sorted(set(POLICIES) - {"late-binding"})
+WITHOUT_COPIES = sorted(set(POLICIES) - set(COPYING))
+WITH_BUFFERS = sorted(set(WITHOUT_COPIES) - {"late-binding"})
 FAST_AND_SLOW = [Pool(name="fast", servers=1), Pool(name="slow", servers=3)]
 ONE_TYPE = [JobType(name="a", probability=1.0, speed={"fast": 2.0})]
 
@@ -151,7 +153,7 @@ def test_several_dispatchers_matter_to_jiq_and_end_the_theory_of_local_counts(pr
         assert predicted(policy, dispatchers=4) == predicted(policy)
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", WITHOUT_COPIES)
 def test_message_delays_are_added_and_probes_pay_a_round_trip_more(predicted, policy):
     without, with_delay = predicted(policy), predicted(policy, message_delay=0.1)
     added = 0.4 if policy in PROBING else 0.2
@@ -163,7 +165,7 @@ def test_message_delays_are_added_and_probes_pay_a_round_trip_more(predicted, po
     assert predicted(policy, message_delay=Deterministic(value=0.1)) == with_delay
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", WITHOUT_COPIES)
 def test_random_message_delays_leave_an_approximate_mean_without_probes_and_nothing_with(predicted, reason, policy):
     delay = Exponential(mean=0.1)
     if policy in PROBING:
@@ -181,7 +183,7 @@ def test_a_fractional_d_pays_for_probes_as_often_as_it_makes_them(predicted):
     assert added == near(0.2 + 0.25 * 0.2)
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", WITHOUT_COPIES)
 def test_speed_scales_time(predicted, policy):
     types = [
         JobType(name="a", probability=0.4, speed={"main": 2.0}),

@@ -9,7 +9,11 @@ import pytest
 from scipy.integrate import quad
 
 from testbed.theory.baselines import mm1
+from testbed.theory.pools import pool_requirements
+from testbed.theory.predict import predict, stability_bound
 from testbed.theory.redundancy import redundancy_on_completion, redundancy_on_start
+from testbed.workload.arrivals import DeterministicArrivals
+from testbed.workload.distributions import Deterministic
 
 
 def chain_mean(servers: int, load: float, d: int, most: int) -> float:
@@ -77,3 +81,35 @@ def test_least_work_solves_the_balance_of_work_across_each_level(load, d):
 def test_bad_arguments_are_refused(call):
     with pytest.raises(ValueError, match=r"d is 4|load is"):
         call()
+
+
+def test_tied_requests_are_redundancy_on_start_and_a_hedge_that_never_comes_is_random(predicted):
+    tied, on_start = predicted("tied"), predicted("redundancy-d", cancel="on-start")
+    assert (tied.kind, tied.mean_response_time) == ("limit", on_start.mean_response_time)
+    assert tied.mean_response_time == redundancy_on_start(0.8, 2).mean_response_time
+    assert predicted("hedge", delay="inf").mean_response_time == predicted("random").mean_response_time
+
+
+@pytest.mark.parametrize(("policy", "parameters"), [("redundancy-d", {}), ("hedge", {"delay": 0.0})])
+def test_independent_exponential_copies_until_completion_are_exact_and_cost_nothing(scenario, policy, parameters):
+    made = scenario(policy, **parameters).with_settings({"workload.dependence": "independent"})
+    prediction = predict(made)
+    assert prediction.kind == "exact"
+    assert prediction.mean_response_time == redundancy_on_completion(40, 0.8, 2).mean_response_time
+    assert pool_requirements(made) == [1.0]
+    assert stability_bound(made).reason == "identical servers, all busy"
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "words"),
+    [
+        ("redundancy-d", {}, "independent"),
+        ("hedge", {}, "delay of 0 or inf"),
+        ("tied", {"message_delay": 0.1}, "message delay"),
+        ("tied", {"size": Deterministic()}, "exponential"),
+        ("tied", {"arrivals": DeterministicArrivals()}, "Poisson"),
+    ],
+)
+def test_where_copies_have_no_formula_the_reason_is_named(scenario, reason, policy, settings, words):
+    assert words in reason(policy, **settings)
+    assert stability_bound(scenario("redundancy-d")).reason.startswith("at most")
