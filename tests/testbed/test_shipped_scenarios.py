@@ -28,10 +28,12 @@ FOR_JOBS_OF_TASKS = (
 NO_THEORY = {
     ("parallel-jobs-random-numbers", "batch-filling"): "fixed number of tasks",
     ("parallel-jobs-random-numbers", "heavy-tailed"): "fixed number of tasks",
-    ("hedging", "hedge"): "no theory is known here",
-    ("hedging", "redundancy-2 on completion"): "no theory is known here",
-    ("hedging", "redundancy-2 on start"): "no theory is known here",
-    ("hedging", "tied"): "no theory is known here",
+    ("hedging", "hedge"): "delay of 0 or inf",
+    ("hedging", "redundancy-2 on completion"): "exponential service times only",
+    ("hedging", "redundancy-2 on start"): "exponential service times only",
+    ("hedging", "tied"): "exponential service times only",
+    ("known-sizes", "static+reroute"): "none for the latency",
+    ("known-sizes", "rational replication"): "none for the latency",
     ("power-of-d-with-stealing", "power-of-d+stealing"): "random routing",
     ("power-of-d-with-stealing", "jiq+stealing"): "random routing",
 }
@@ -85,7 +87,7 @@ def test_it_runs_in_a_short_form_and_every_job_is_accounted_for(name: str) -> No
         for run in result.runs:
             accounting = run.summary.accounting
             assert accounting.problems == []
-            assert accounting.completed + accounting.dropped == accounting.arrived > 100
+            assert accounting.completed + accounting.dropped == accounting.arrived > 50
             finite = any(pool.buffer is not None for pool in run.scenario.cluster.pools)
             assert (accounting.dropped > 0) == finite
             for reason in run.summary.verdict.reasons:
