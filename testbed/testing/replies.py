@@ -16,7 +16,7 @@ import numpy as np
 
 from dispatchers.policy import Policy
 from testbed.measure.records import JobRecords
-from testbed.protocol import Assign, Probe
+from testbed.protocol import Assign, AssignCopy, Probe
 from testbed.testing.systems import Job, System, most_tasks
 from testbed.testing.watched import Trial
 from testbed.testing.world import simulate
@@ -67,4 +67,5 @@ def _places(
     simulate(trial, replace(system, jobs=jobs), frozenset(), JobRecords(len(jobs)))
     sent = [message for _, message in trial.decisions]
     places = {(message.job, message.task): message.to for message in sent if isinstance(message, Assign)}
+    places |= {(message.job, message.copy): message.to for message in sent if isinstance(message, AssignCopy)}
     return places, {message.job for message in sent if isinstance(message, Probe)}

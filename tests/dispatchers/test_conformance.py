@@ -9,6 +9,7 @@ import pytest
 from dispatchers.batch_filling import BatchFilling
 from dispatchers.policy import NoParameters, Policy, Timeout
 from dispatchers.power_of_d import PowerOfDParameters
+from dispatchers.probing import ProbingPolicy
 from dispatchers.registry import policies
 from testbed.protocol import Probe
 from testbed.testing import check_policy
@@ -247,6 +248,37 @@ class NeverPlacesOneThatItCopies(Copies):
             super().place(job)
 
 
+class CopiesByWhatItHeardLast(ProbingPolicy):
+    """Two copies go where queues are shortest, by what servers said last, to whichever job."""
+
+    name = "planted"
+    source = "a test"
+    Parameters = WaitingParameters
+
+    def __init__(self, parameters, dispatcher):
+        super().__init__(parameters, dispatcher)
+        self.heard = dict.fromkeys(range(dispatcher.servers), 0)
+
+    @classmethod
+    def copies(cls, parameters):
+        return 2
+
+    @classmethod
+    def probes_per_job(cls, parameters, servers):
+        return servers
+
+    def place(self, job):
+        self.ask(job, list(range(self.dispatcher.servers)))
+
+    def on_probe_reply(self, reply):
+        self.heard[reply.sender] = reply.queue_length
+        super().on_probe_reply(reply)
+
+    def decide(self, question):
+        for server in sorted(self.heard, key=self.heard.get)[:2]:
+            self.dispatcher.assign(question.job, server)
+
+
 class ReadsTheSizesOfCopies(Copies):
     def place(self, job):
         if self.dispatcher.in_system[job].every_size[0] > 0:
@@ -283,6 +315,7 @@ def test_a_correct_policy_passes(policy):
         (HasATimeoutAndIgnoresIt, "never places job"),
         (PlacesAgainOnALateReply, "(a second time|which has ended)"),
         (ForTheWrongJob, r"places job \d elsewhere when the replies to the probes of job \d are others"),
+        (CopiesByWhatItHeardLast, r"places job \d elsewhere when the replies to the probes of job \d are others"),
         (WhatItHeardLast, r"places job \d elsewhere when the replies to the probes of job \d are others"),
         (CopiesMoreThanItClaims, "places more copies of job 7 than the 2 that it claims"),
         (CopiesAJobThatHasEnded, "places job 0, which has ended"),

@@ -1,10 +1,11 @@
-"""Copies in servers' queues on real processes: cancelled from server to server, and made again after a death."""
+"""Copies in the queues of servers on real processes: deaths, pauses, and the same copies as on the twin."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,43 +13,97 @@ import pytest
 from testbed.cluster.controller import Controller
 from testbed.copy_life import DIED, LOST, MET_NOT_ARRIVED, MET_QUEUED, WON
 from testbed.measure.accounting import check
-from testbed.measure.records import Measurements
-from testbed.scenario import Scenario
+from testbed.measure.records import COMPLETED, Measurements
+from testbed.runtime.twin import simulate
+from testbed.scenario import Scenario, decode
 
 pytestmark = pytest.mark.cluster
 
+POLICIES: dict[str, dict[str, Any]] = {
+    "hedge": {"policy": "hedge", "delay": 0.5},
+    "on completion": {"policy": "redundancy-d", "d": 2, "cancel": "on-completion"},
+    "on start": {"policy": "redundancy-d", "d": 3, "cancel": "on-start"},
+    "tied": {"policy": "tied"},
+}
 
-@pytest.mark.parametrize("policy", ["tied", "hedge"])
-def test_copies_of_a_killed_node_are_made_again_where_none_is_left(
-    run_cluster: Callable[..., Measurements],
-    make_scenario: Callable[..., Scenario],
-    at_time: Callable[..., Callable[[Controller], None]],
-    policy: str,
-) -> None:
-    settings = {"dispatch.delay": 0.5} if policy == "hedge" else {}
-    scenario = make_scenario(
-        **{
-            "run.time_unit": "20ms",
-            "cluster.on_failure": "redispatch",
-            "workload.load": 0.25,
-            "workload.dependence": "independent",
-            "dispatch.policy": policy,
-            **settings,
+
+def copied(policy: str, **settings: Any) -> Scenario:
+    return decode(
+        {
+            "name": "copies",
+            "seed": 6,
+            "run": {"time_unit": "20ms", "warmup": 0, "duration": 45, "drain": 200},
+            "cluster": {"nodes": 3, "dispatchers": 2, "pools": [{"name": "main", "servers": 9}]},
+            "workload": {"rate": 4.0, "dependence": "independent"},
+            "dispatch": POLICIES[policy],
         }
-    )
+    ).with_settings(settings)
 
-    def kill(controller: Controller) -> None:
-        os.kill(next(member.process.pid for member in controller.members if member.name == "node-1"), signal.SIGKILL)
 
-    measured = run_cluster(scenario, at_time(25.0, kill))
+def check_copies(measured: Measurements) -> None:
+    """Check that each job is done once, and that its work is what its copies have received."""
     assert measured.failure is None
     accounting = check(measured.columns, measured.counters["jobs arrived"])
     assert accounting.balanced, accounting.problems
     assert accounting.completed == accounting.arrived > 100
+    assert (measured.columns["outcome"] == COMPLETED).all()
     copies = measured.copies
     assert (np.bincount(copies["job"][copies["fate"] == WON]) == 1).all()
-    assert np.count_nonzero(copies["fate"] == DIED) > 0
+    known = copies["fate"] != DIED
+    received = np.bincount(copies["job"][known], copies["received"][known])
+    assert received[measured.columns["job"]] == pytest.approx(measured.columns["work"], abs=1e-9)
+
+
+@pytest.mark.parametrize("policy", ["hedge", "on start", "tied"])
+def test_when_a_node_is_killed_while_another_is_paused_every_job_is_done_once(
+    run_cluster: Callable[..., Measurements], at_time: Callable[..., Callable[[Controller], None]], policy: str
+) -> None:
+    scenario = copied(policy, **{"cluster.on_failure": "redispatch"})
+    resumed = False
+
+    def act(controller: Controller) -> None:
+        pids = {member.name: member.process.pid for member in controller.members}
+        os.kill(pids["node-0"], signal.SIGSTOP)  # is only slow, until it goes on
+        os.kill(pids["node-2"], signal.SIGKILL)
+
+    def during(controller: Controller) -> None:
+        nonlocal resumed
+        if controller.incidents and not resumed:
+            resumed = True
+            pid = next(member.process.pid for member in controller.members if member.name == "node-0")
+            os.kill(pid, signal.SIGCONT)
+        kill(controller)
+
+    kill = at_time(15.0, act)
+    measured = run_cluster(scenario, during)
+    assert resumed
+    assert len(measured.incidents) == 1
     assert measured.counters["tasks done twice"] == 0
+    check_copies(measured)
+    fate = measured.copies["fate"]
+    assert np.count_nonzero(fate == DIED) > 0
+    assert set(measured.copies["server"][fate == DIED].tolist()) <= {6, 7, 8}
     if policy == "tied":  # a peer that started elsewhere has cancelled a copy that was queued, or on its way
-        met = copies["met"][copies["fate"] == LOST]
-        assert np.isin(met, (MET_QUEUED, MET_NOT_ARRIVED)).any()
+        assert np.isin(measured.copies["met"][fate == LOST], (MET_QUEUED, MET_NOT_ARRIVED)).any()
+
+
+@pytest.mark.parametrize("policy", ["on completion", "tied"])
+def test_cancelled_copies_stop_and_the_copies_are_those_of_the_twin(
+    run_cluster: Callable[..., Measurements], policy: str
+) -> None:
+    scenario = copied(policy)
+    measured, twin = run_cluster(scenario), simulate(scenario)
+    for run in (measured, twin):
+        check_copies(run)
+    # Two copies of each job, on the same servers; which of them wins may differ.
+    placed = [
+        sorted(zip(*(run.copies[name].tolist() for name in ("job", "copy", "server")), strict=True))
+        for run in (measured, twin)
+    ]
+    assert placed[0] == placed[1]
+    assert len(placed[0]) == 2 * len(measured.columns["job"])
+    delay = measured.copies["delay"][measured.copies["fate"] == LOST]
+    if policy == "tied":
+        assert np.isnan(delay).any()  # cancelled by another server, of which the dispatcher only hears
+    else:
+        assert (delay >= 0).all()
