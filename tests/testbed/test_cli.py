@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from dispatchers.registry import policies
 from testbed import run_folder
 from testbed.cli import app
+from testbed.scenario.reading import shipped
 
 SCENARIO = """
 name = "tiny"
@@ -275,6 +276,21 @@ def test_theory_shows_a_line_for_each_variant(command: Command, scenario: Path) 
     assert result.stderr == ""
     assert "2.500" in result.stdout  # M/M/1 at load 0.6: 1 / (1 - 0.6)
     assert "two choices" in result.stdout
+
+
+def test_theory_of_pools_shows_their_effective_loads_and_the_best_bound_and_a_run_above_it_is_announced(
+    command: Command,
+) -> None:
+    """Two pools of five, a slow speed of 0.2, rerouting at 3.8: the bound is 0.4 (formula sheet, section 13, row 8)."""
+    result = command("theory", "rerouting")
+    assert result.exit_code == 0
+    assert "effective load per server: one 0.6249, two 0.6249" in result.stdout
+    assert "the best stability bound is a load of 0.4001" in result.stdout
+    short = shipped()["rerouting"].replace("duration = 300", "duration = 20").replace("warmup = 100", "warmup = 5")
+    Path("above.toml").write_text(short.replace("load = 0.25", "load = 0.5"), encoding="utf-8")
+    above = command("run", "above.toml", "--virtual")
+    assert "static+reroute: unstable: the load is 0.5 and the stability bound 0.4 (with this rerouting" in above.stderr
+    assert "servers of pool one" in above.stderr
 
 
 def test_theory_of_an_unstable_scenario_has_no_mean(command: Command, scenario: Path) -> None:

@@ -142,6 +142,21 @@ def test_the_latency_with_five_servers_in_each_pool_is_that_of_the_sheets_simula
     assert half_width < 0.25 * mean
 
 
+@pytest.mark.parametrize(
+    ("n", "slow", "action", "tau", "delay"),
+    [((5, 5), 0.2, "replicate", 0.0, 0.0), ((1, 1), 1.0, "reroute", "inf", 0.2)],
+)
+def test_full_redundancy_is_one_queue_and_message_delay_is_service_that_nobody_gets(n, slow, action, tau, delay):
+    """Where the prediction is exact: pools of five as one M/M/5; servers that wait two delays for their next job."""
+    scenario = at_effective_load(two_pools(n, slow, action, tau, cluster__message_delay=delay), 0.6, 600)
+    prediction = predict(scenario)
+    assert isinstance(prediction, Prediction)
+    assert prediction.kind == "exact"
+    mean, half_width = mean_latency(scenario, 20)
+    assert abs(mean - prediction.mean_response_time) < half_width
+    assert half_width < 0.25 * mean
+
+
 POLICIES: dict[str, dict[str, Any]] = {
     "reroute": {"action": "reroute", "tau": 2.0},
     "replicate": {"action": "replicate", "tau": 2.0},
