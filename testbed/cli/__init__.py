@@ -1,0 +1,17 @@
+"""The command ``testbed``: each module here registers its commands with ``testbed.cli.app.app``."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from testbed.cli import computing, listing, running
+from testbed.cli.app import app
+
+__all__ = ["app", "computing", "listing", "main", "running"]
+
+
+def main() -> None:
+    """Run the command."""
+    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
+    app()

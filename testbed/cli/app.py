@@ -1,0 +1,92 @@
+"""What the commands share: the application, its errors, and how results are shown."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from testbed.scenario import Scenario, ScenarioError, load, variants
+
+if TYPE_CHECKING:
+    from testbed.experiment import Result
+    from testbed.live import Watcher
+
+app = typer.Typer(
+    help="A load-balancing testbed: real dispatcher and server processes beside queueing theory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ScenarioArgument = Annotated[str, typer.Argument(help="a scenario file, or the name of a shipped one (quickstart)")]
+
+INTERRUPTED = 130
+
+
+def fail(message: object, status: int = 2) -> NoReturn:
+    """Say what is wrong, in one line, and end with an exit status."""
+    print(f"error: {message}", file=sys.stderr)
+    raise typer.Exit(status)
+
+
+def read(scenario: str) -> Scenario:
+    """Read a scenario, or fail with its error."""
+    try:
+        return load(scenario)
+    except ScenarioError as error:
+        fail(error)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(version("loadbalance-testbed"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """A load-balancing testbed: real dispatcher and server processes beside queueing theory."""
+
+
+def announce_unstable(scenario: Scenario, watcher: Watcher, place: str = "") -> None:
+    """Say which variants have a load at or above their stability bound; ``place`` begins the line."""
+    from testbed.theory.predict import stability_bound
+
+    for name, variant in variants(scenario):
+        stability = stability_bound(variant)
+        if stability.load >= stability.bound:
+            watcher.announce(
+                f"{place}{name}: unstable: the load is {stability.load:.3g} and the stability bound "
+                f"{stability.bound:.3g} ({stability.reason}); the queues will grow for as long as it runs"
+            )
+
+
+def finish(result: Result) -> None:
+    """Show the results, and end with the exit status that they call for."""
+    from testbed.tables import remarks, results_table
+
+    console = Console()
+    if result.runs:
+        console.print(results_table(result))
+        for remark in remarks(result):
+            console.print(remark, highlight=False, markup=False, soft_wrap=True)
+    if result.folder is not None:
+        console.print(f"\nrun folder: {result.folder}", highlight=False, markup=False, soft_wrap=True)
+    for failure in result.failures:
+        print(f"error: {failure}", file=sys.stderr)
+    if result.not_run:
+        print(f"not run: {', '.join(result.not_run)}", file=sys.stderr)
+    if result.interrupted:
+        saved = "what was measured until then is saved" if result.runs else "nothing had been measured yet"
+        print(f"interrupted: arrivals were stopped early; {saved}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if result.failures or not all(run.summary.accounting.balanced for run in result.runs):
+        raise typer.Exit(1)

@@ -1,0 +1,109 @@
+"""Commands that compute: what theory says, laws fitted to recorded sizes, the papers' tables and figures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from testbed.cli.app import INTERRUPTED, ScenarioArgument, app, fail, read
+from testbed.scenario import Scenario, ScenarioError, variants
+
+
+@app.command()
+def theory(scenario: ScenarioArgument) -> None:
+    """Show what the theory says of each variant of a scenario, or why it says nothing."""
+    from testbed.tables import new_table, number
+    from testbed.theory.predict import Prediction, pool_notes, predict, stability_bound
+
+    settings = read(scenario)
+    table = new_table(f"{settings.name}: response time in time units")
+    for heading in ("variant", "load", "stability\nbound", "mean", "p50", "p99", "kind"):
+        table.add_column(heading, justify="left" if heading in ("variant", "kind") else "right")
+    notes = []
+    for name, variant in _variants(settings):
+        stability = stability_bound(variant)
+        prediction = predict(variant)
+        cells = [name, f"{stability.load:.4g}", f"{stability.bound:.4g}"]
+        if isinstance(prediction, Prediction):
+            p50, p99 = (prediction.quantiles.get(p) for p in (0.5, 0.99))
+            cells += [number(prediction.mean_response_time, 4), number(p50), number(p99), prediction.kind]
+            notes += [f"{name}: {prediction.name} ({prediction.source})", *(f"    {n}" for n in prediction.notes)]
+        else:
+            cells += ["-", "-", "-", "none"]
+            notes.append(f"{name}: no prediction: {prediction.reason}")
+        notes += [f"    {note}" for note in pool_notes(variant)]
+        table.add_row(*cells)
+    console = Console()
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
+
+
+def _variants(scenario: Scenario) -> list[tuple[str, Scenario]]:
+    try:
+        return variants(scenario)
+    except ScenarioError as error:
+        fail(error)
+
+
+@app.command()
+def fit(
+    file: Annotated[Path, typer.Argument(help="a CSV or Parquet file with a column of sizes")],
+    column: Annotated[str, typer.Option(help="the column")] = "size",
+    moments: Annotated[int, typer.Option(help="how many moments to match, 2 or 3")] = 3,
+) -> None:
+    """Fit a phase-type law to recorded sizes by their moments, and print it as a scenario's size."""
+    from testbed.workload.fit import fit_sizes
+    from testbed.workload.tables import number_column, read_table
+
+    try:
+        found = fit_sizes(number_column(read_table(str(file)), str(file), column), moments)
+    except ValueError as error:
+        fail(error)
+    print(f"size = {found.toml()}")
+    print(f"{found.matched} moments match" + (f"; {found.remark}" if found.remark else ""), file=sys.stderr)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="a study; --list names them")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="list the studies")] = False,
+    cluster: Annotated[bool, typer.Option("--cluster", help="also on real processes, where it fits")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="few points and short runs: below 20 seconds")] = False,
+    output: Annotated[Path, typer.Option(help="where to make the study's folder")] = Path("runs"),
+    processes: Annotated[int | None, typer.Option(min=1, help="processes that simulate; default: one per core")] = None,
+) -> None:
+    """Compute a figure or table of a paper, on theory and twin: numbers as CSV, plots, and a table.
+
+    Exit status: 0 when it is complete, 1 when a run failed, 2 for bad input, 130 after Ctrl-C, which saves what is
+    finished.
+    """
+    from testbed.cluster.controller import ClusterError
+    from testbed.live import RunsBar
+    from testbed.reproduce import UnknownStudyError, study
+    from testbed.reproduce import reproduce as compute
+    from testbed.reproduce.table import print_study, studies_table
+    from testbed.run_folder import OutputError
+    from testbed.twins import TwinError
+
+    if listed or name is None:
+        Console().print(studies_table())
+        if not listed:
+            fail("give the NAME of a study")
+        return
+    try:
+        study(name)
+        with RunsBar(Console(stderr=True)) as bar:
+            result = compute(name, quick=quick, cluster=cluster, output=output, processes=processes, progress=bar.show)
+    except (UnknownStudyError, OutputError) as error:
+        fail(error)
+    except (TwinError, ClusterError) as error:
+        fail(error, 1)
+    print_study(result, Console())
+    if result.interrupted:
+        print(f"interrupted: {len(result.missing)} points are not complete; see about.md", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)

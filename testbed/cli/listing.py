@@ -1,0 +1,38 @@
+"""Commands that list what can be written into a scenario."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+from rich.console import Console
+
+from testbed.cli.app import app
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files."""
+    from testbed.scenario import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+@app.command()
+def policies() -> None:
+    """List the dispatching policies with their parameters."""
+    from dispatchers.registry import policies as registered
+    from testbed.tables import new_table
+
+    table = new_table("dispatching policies; a parameter's default is in brackets")
+    for heading in ("policy", "what it does", "parameters", "source"):
+        table.add_column(heading)
+    for name, policy in sorted(registered().items()):
+        parameters = "\n".join(_parameter(field) for field in msgspec.structs.fields(policy.Parameters))
+        table.add_row(name, (policy.__doc__ or "").strip().splitlines()[0], parameters or "-", policy.source)
+    Console().print(table)
+
+
+def _parameter(field: msgspec.structs.FieldInfo) -> str:
+    default = "required" if field.required else "none" if field.default is None else str(field.default)
+    return f"{field.encode_name} ({default.lower()})"
