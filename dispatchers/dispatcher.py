@@ -255,51 +255,13 @@ class Dispatcher(Agent):
         if self.recovery is not None:
             # From now on every probe and every assignment is looked at; before the first death none is. Replaced on
             # this object alone, which mypy does not allow of a method.
-            self.probe = self._probe_if_alive  # type: ignore[method-assign]
-            self.probe_all = self._probe_all_alive  # type: ignore[method-assign]
+            self.probe = self.recovery.probe  # type: ignore[method-assign]
+            self.probe_all = self.recovery.probe_all  # type: ignore[method-assign]
             if self.copying is None:
-                self.assign = self._assign_alive  # type: ignore[method-assign]
+                self.assign = self.recovery.assign  # type: ignore[method-assign]
             self.recovery.on_lost(first, last)
             if self.copying is not None:
                 self.copying.on_lost(first, last)
-
-    def _probe_if_alive(self, server: int, job: int, question: int = 0) -> None:
-        assert self.recovery is not None
-        if not self.recovery.probe(server, job, question):
-            Dispatcher.probe(self, server, job, question)
-
-    def _probe_all_alive(self, servers: Sequence[int], job: int, question: int) -> None:
-        for server in servers:
-            self._probe_if_alive(server, job, question)
-
-    def _assign_alive(self, job: int, server: int) -> None:
-        assert self.recovery is not None
-        chosen = self.recovery.instead_of(server)
-        ticket = self.in_system[job]
-        if ticket.again:
-            *ticket.again, task = ticket.again
-            ticket.at[task] = chosen
-            moves = ticket.moves.get(task, 0)
-            self.env.send(Assign(chosen, self.address, job, task, ticket.kind, ticket.sizes[task], moves))
-        elif self.holding is not None:
-            self.holding.assign(job, chosen)
-        else:
-            Dispatcher.assign(self, job, chosen)
-        if chosen != server:
-            self.policy.on_moved(server, chosen)
-
-    def place_again(self, job: int, tasks: list[int]) -> None:
-        """Have the policy place some of a job's tasks once more: like a job of so many tasks.
-
-        A policy counts the tasks of a job and does not tell them apart, so that it may just as well place one of
-        these for one that it was about to place anyhow.
-        """
-        ticket = self.in_system[job]
-        ticket.again = [*ticket.again, *tasks]
-        if len(tasks) == 1:
-            self._place(job)
-        else:
-            self.policy.place_tasks(job, len(tasks))
 
     def on_done(self, done: Done) -> None:
         """Note a finished task; with the last one the job is done."""

@@ -18,13 +18,14 @@ recovery.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
-from testbed.protocol import Noticed, ProbeReply
+from testbed.protocol import Assign, Noticed, ProbeReply
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
+    from dispatchers.ticket import Ticket
 
 #: The queue length that a dead server is given in reply to a probe: no policy prefers it.
 UNREACHABLE = 2**31
@@ -37,6 +38,8 @@ class Recovery:
         self.dispatched_again = 0
         self._dispatcher = dispatcher
         self._tasks_move = tasks_move
+        self._probe = dispatcher.probe
+        self._assign = dispatcher.assign  # or the assignment of whole jobs, where places are held
         self._live = list(range(dispatcher.servers))
         self._dead: set[int] = set()
         self._rng = dispatcher.env.stream(f"dispatcher/{dispatcher.index}/recovery")
@@ -67,14 +70,38 @@ class Recovery:
         else:  # the dead may still have something to say to this dispatcher
             self._early.setdefault(group, set()).add(noticed.sender)
 
-    def probe(self, server: int, job: int, question: int) -> bool:
-        """Answer a probe of a dead server in its place; return whether it is dead."""
+    # --- what the dispatcher does with these instead of its own methods, once a server has died ---
+
+    def probe(self, server: int, job: int, question: int = 0) -> None:
+        """Probe a server, or answer in the place of a dead one."""
         if server not in self._dead:
-            return False
+            self._probe(server, job, question)
+            return
         dispatcher = self._dispatcher
         reply = ProbeReply(dispatcher.address, server, job, UNREACHABLE, question)
         dispatcher.env.call_at(dispatcher.env.now, lambda: dispatcher.policy.on_probe_reply(reply))
-        return True
+
+    def probe_all(self, servers: Sequence[int], job: int, question: int) -> None:
+        """Probe several servers, or answer in their place."""
+        for server in servers:
+            self.probe(server, job, question)
+
+    def assign(self, job: int, server: int) -> None:
+        """Place the next task of a job on a server, or instead of a dead one; those placed once more go first."""
+        chosen = self.instead_of(server)
+        dispatcher = self._dispatcher
+        ticket = dispatcher.in_system[job]
+        if ticket.again:
+            *ticket.again, task = ticket.again
+            ticket.at[task] = chosen
+            moves = ticket.moves.get(task, 0)
+            dispatcher.env.send(Assign(chosen, dispatcher.address, job, task, ticket.kind, ticket.sizes[task], moves))
+        else:
+            self._assign(job, chosen)
+        if chosen != server:
+            dispatcher.policy.on_moved(server, chosen)
+
+    # --- choosing and placing ---
 
     def instead_of(self, server: int) -> int:
         """Return the server itself if it is alive, else a live one, uniformly chosen."""
@@ -109,4 +136,16 @@ class Recovery:
             gone = [task for task, at in enumerate(ticket.at) if at in self._dead and task not in ticket.again]
             if gone:
                 self.dispatched_again += len(gone)
-                dispatcher.place_again(job, gone)
+                self._place_again(job, ticket, gone)
+
+    def _place_again(self, job: int, ticket: Ticket, tasks: list[int]) -> None:
+        """Have the policy place some of a job's tasks once more: like a job of so many tasks.
+
+        A policy counts the tasks of a job and does not tell them apart, so that it may just as well place one of
+        these for one that it was about to place anyhow.
+        """
+        ticket.again = [*ticket.again, *tasks]
+        if len(tasks) == 1:
+            self._dispatcher.policy.place(job)
+        else:
+            self._dispatcher.policy.place_tasks(job, len(tasks))
