@@ -31,6 +31,7 @@ benchmarks: $(VENV)/ready-dev
 	$(BIN)/python tests/benchmarks/cost_per_job.py
 	$(BIN)/python tests/benchmarks/scrape.py
 	$(BIN)/python tests/benchmarks/sweep_speed.py
+	$(BIN)/python tests/benchmarks/exact_trace.py
 
 $(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
