@@ -64,11 +64,20 @@ class Closing:
             self._write(job)
 
     def job_done(
-        self, job: int, ticket: Ticket, *, server: int, wait: float, service: float, position: int, copies: int
+        self,
+        job: int,
+        ticket: Ticket,
+        *,
+        server: int,
+        wait: float,
+        service: float,
+        position: int,
+        lateness: float,
+        copies: int,
     ) -> None:
         """Note that a job is done now, by the copy at ``server``, which waited and was served for so long.
 
-        ``copies`` were made of it in all. The job must have left the system.
+        Its server noticed the end so late. ``copies`` were made of it in all. The job must have left the system.
         """
         dispatcher = self._dispatcher
         response = dispatcher.env.now - ticket.arrival
@@ -91,6 +100,7 @@ class Closing:
             0.0,
             position,
             0,
+            lateness,
         )
         if account.ended >= copies:
             self._write(job)

@@ -142,6 +142,7 @@ class Copying:
             wait=copy.placed_at - ticket.arrival + done.wait,
             service=done.service,
             position=done.position,
+            lateness=done.lateness,
             copies=len(copies),
         )
         self._ended(done.job, done.task, done.wait, done.service, WON, met)

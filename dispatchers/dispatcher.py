@@ -324,9 +324,9 @@ class Dispatcher(Agent):
         if outcome == COMPLETED and last is not None:
             response = self.env.now - ticket.arrival
             overhead = response - (last.wait + last.service)
-            server, last_task = last.sender, last.task
+            server, last_task, lateness = last.sender, last.task, last.lateness
         else:
-            response = overhead = ticket.inherent = ticket.wait = ticket.work = nan
+            response = overhead = lateness = ticket.inherent = ticket.wait = ticket.work = nan
             ticket.position = 0
             server, last_task = ticket.at[-1] if ticket.at else -1, -1
         self.ledger.write(
@@ -347,6 +347,7 @@ class Dispatcher(Agent):
                 ticket.work,
                 ticket.position,
                 last_task,
+                lateness,
             )
         )
 

@@ -71,5 +71,6 @@ class Entering:
             wait=left.wait,
             service=left.service,
             position=0,
+            lateness=left.lateness,
             copies=left.copies,
         )

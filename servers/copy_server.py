@@ -101,7 +101,8 @@ class CopyServer(Server):
         assert copy.started is not None
         task = copy.task
         wait = copy.started - copy.arrived
-        self.env.send(Done(task.sender, self.address, task.job, task.copy, wait, self._service, copy.position))
+        env = self.env
+        env.send(Done(task.sender, self.address, task.job, task.copy, wait, self._service, copy.position, env.lateness))
         self._left(serve_next=True)
 
     def on_cancel_copy(self, cancel: CancelCopy) -> None:

@@ -301,6 +301,7 @@ class PoolAgent(Agent):
                 job.made,
                 wait,
                 job.past + copy.base + copy.received,
+                served.lateness,
             )
         )
         self._dispatch()

@@ -64,7 +64,7 @@ class PoolServer(Agent):
 
     def _on_finish(self) -> None:
         self._end()
-        self.env.send(Served(self._serving.sender, self.address, self._serving.copy, self._whole))
+        self.env.send(Served(self._serving.sender, self.address, self._serving.copy, self._whole, self.env.lateness))
 
     def on_stop(self, stop: Stop) -> None:
         """Stop the service of a copy, if it is still here."""

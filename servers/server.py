@@ -114,7 +114,8 @@ class Server(Agent):
         env = self.env
         now = env.now
         task = self._in_service
-        env.send(Done(task.sender, self.address, task.job, task.task, self._wait, self._service, self._position))
+        wait, service, position = self._wait, self._service, self._position
+        env.send(Done(task.sender, self.address, task.job, task.task, wait, service, position, env.lateness))
         length = self.queue_length
         self.queue_length = length - 1
         self._meter.change(length, length - 1, now)

@@ -62,7 +62,8 @@ class Assign(Message, tag=3):
 class Done(Message, tag=4):
     """A server has finished a task: how long it waited there and how long it was served, in time units.
 
-    ``position`` is the task's place in the server's queue when it came, 1 for one that was served at once.
+    ``position`` is the task's place in the server's queue when it came, 1 for one that was served at once;
+    ``lateness`` how long after the end of the service its process noticed it, in time units.
     """
 
     job: int
@@ -70,6 +71,7 @@ class Done(Message, tag=4):
     wait: float
     service: float
     position: int = 1
+    lateness: float = 0.0
 
 
 class Dropped(Message, tag=5):
@@ -252,10 +254,11 @@ class Reached(Message, tag=42):
 
 
 class Served(Message, tag=43):
-    """A copy is done; ``received`` is all the processing time that it has got."""
+    """A copy is done; ``received`` is all the processing time that it has got, ``lateness`` as in Done."""
 
     copy: int
     received: float
+    lateness: float = 0.0
 
 
 class Stop(Message, tag=44):
@@ -293,7 +296,7 @@ class CopyEnded(Message, tag=46):
 class Left(Message, tag=47):
     """A job is done, by the copy that ``server`` served; ``copies`` were made of it in all.
 
-    The CopyEnded of some may be still to come.
+    The CopyEnded of some may be still to come. ``lateness`` is as in Done.
     """
 
     job: int
@@ -301,6 +304,7 @@ class Left(Message, tag=47):
     copies: int
     wait: float
     service: float
+    lateness: float = 0.0
 
 
 class Peer(msgspec.Struct, array_like=True, gc=False):

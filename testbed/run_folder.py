@@ -47,6 +47,7 @@ FILE_NAMES = {
     "response": "response_time",
     "inherent": "inherent_delay",
     "wait": "waiting_time",
+    "lateness": "timer_lateness",
 }
 
 

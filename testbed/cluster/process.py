@@ -175,6 +175,9 @@ class ClusterProcess:
         await self._send_records()
         edges, occupancy = self.occupancy.table()
         lateness = self.lateness
+        sent = sum(connection.messages_sent for connection in self.peers.connections)
+        received = self.runtime.messages_received
+        unit = self.scenario.run.time_unit_seconds
         started, ended = self._cpu[0], self._cpu[-1]
         await self._channel.send(
             Report(
@@ -187,12 +190,14 @@ class ClusterProcess:
                     lateness_p50=lateness.quantile(0.5) if lateness.count else 0.0,
                     lateness_p99=lateness.quantile(0.99) if lateness.count else 0.0,
                     lateness_max=lateness.max,
-                    messages_sent=sum(connection.messages_sent for connection in self.peers.connections),
-                    messages_received=self.runtime.messages_received,
+                    messages_sent=sent,
+                    messages_received=received,
                     bytes_sent=sum(connection.bytes_sent for connection in self.peers.connections),
                     rejected_frames=self.peers.rejected_frames,
                     exact_timers=self._alarm.exact,
                     peak_queue_bytes=max((connection.peak_unsent for connection in self.peers.connections), default=0),
+                    sent_after_mean=self.runtime.sent_after * unit / max(sent, 1),
+                    delivered_after_mean=self.runtime.delivered_after * unit / max(received, 1),
                 ),
                 counters={
                     "jobs arrived": self.dispatcher.arrived if self.dispatcher else 0,
@@ -201,7 +206,7 @@ class ClusterProcess:
                     "reservations cancelled": self.dispatcher.cancellations if self.dispatcher else 0,
                     **self._balancing(),
                     **pool_counters(self.pool_agent),
-                    "messages": sum(connection.messages_sent for connection in self.peers.connections),
+                    "messages": sent,
                 },
                 occupancy_edges=edges.tolist(),
                 occupancy=occupancy.tolist(),

@@ -75,6 +75,9 @@ class JobRecord(msgspec.Struct, gc=False):
         ),
     ]
     last_task: Annotated[int, Column("i", "which of its tasks was done last, from 0; -1 unless completed")]
+    lateness: Annotated[
+        float, Column("d", "how late the last task's server noticed the end of its service; NaN unless completed")
+    ]
 
 
 class TaskRecord(msgspec.Struct, gc=False):
@@ -261,6 +264,11 @@ class ProcessReport(msgspec.Struct, kw_only=True):
     rejected_frames: int  # malformed, oversized or from strangers
     exact_timers: bool  # false where the platform has no timerfd
     peak_queue_bytes: int  # most that waited for a peer to read
+    #: Event-loop lag in seconds: from the beginning of the turn in which a message was written until it was handed to
+    #: the socket, on average over the messages sent, and from that of the turn in which one came until it was
+    #: delivered, over those received.
+    sent_after_mean: float = 0.0
+    delivered_after_mean: float = 0.0
 
 
 class Measurements(msgspec.Struct, kw_only=True):

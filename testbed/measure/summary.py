@@ -37,7 +37,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``messages_per_job`` cover the whole run, all else the window. ``outcomes``: measured jobs by outcome.
     ``queueing_delay_mean`` is the mean of response time minus inherent delay, ``wait_mean`` the mean over jobs of the
     longest waiting time of its tasks, ``overhead_mean`` that of the part of the response time that the last task spent
-    outside its server. ``relative_queueing_delay`` is the mean queueing delay over the mean inherent delay.
+    outside its server, ``timer_lateness_mean`` of that in which the server's process had not yet noticed the end of its
+    service. ``relative_queueing_delay`` is the mean queueing delay over the mean inherent delay.
     ``tasks_per_job`` is the mean number of tasks, ``position_mean`` the mean over jobs of the largest position that one
     of its tasks came to in a server's queue. Probes of dropped jobs count too; ``nominal_probes_per_task`` is what the
     policy means to send. Where jobs have records of copies ``pools`` and ``cancellations`` say what these used and came
@@ -71,6 +72,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     wait_mean: float | None
     overhead_mean: float | None
     dispatch_lag_mean: float | None
+    timer_lateness_mean: float | None = None
     queue_length: QueueLengths
     probes_per_job: float | None
     probes_per_task: float | None
@@ -160,6 +162,7 @@ def summarise(
         wait_mean=_mean(jobs["wait"][done]),
         overhead_mean=_mean(jobs["overhead"][done]),
         dispatch_lag_mean=_mean(jobs["lag"]),
+        timer_lateness_mean=_mean(jobs["lateness"][done]),
         queue_length=time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window),
         probes_per_job=_mean(jobs["probes"]),
         probes_per_task=float(jobs["probes"].sum() / jobs["tasks"].sum()) if len(order) else None,

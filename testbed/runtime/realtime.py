@@ -57,6 +57,10 @@ class RealTimeRuntime:
         self.now = 0.0
         self.lateness = 0.0
         self.messages_received = 0
+        #: Event-loop lag, summed over messages, in time units: from the beginning of the turn in which a message was
+        #: written until it was sent, and from that of the turn in which one came until it was delivered.
+        self.sent_after = 0.0
+        self.delivered_after = 0.0
         self.agents: list[Agent] = []
         self._seed = seed
         self._replication = replication
@@ -67,6 +71,8 @@ class RealTimeRuntime:
         self._started = trio.Event()
         self._armed = inf
         self._flushed = -inf
+        self._unsent = 0  # messages that are written, and the sum of the times at which their turns began
+        self._unsent_since = 0.0
         self._breath = BREATH * time_unit
         self._heap: list[tuple[float, int, Timer]] = []
         self._scheduled = 0
@@ -124,14 +130,14 @@ class RealTimeRuntime:
         self.lateness = 0.0
         for agent in self.agents:
             agent.on_lost(first, last)
-        self._end_turn()
+        self._end_turn(self.now)
 
     def start(self, at: float) -> None:
         """Put time 0, when the agents start to act, where the monotonic clock reads ``at`` seconds."""
         self._origin = at
         for agent in self.agents:
             self.call_at(0.0, agent.start)
-        self._end_turn()
+        self._end_turn(self.clock())
         self._started.set()
 
     def clock(self) -> float:
@@ -153,7 +159,7 @@ class RealTimeRuntime:
         Raises ProtocolError for a message that no agent here handles; the messages before it have been delivered.
         """
         heap = self._heap
-        present = self.clock()
+        began = present = self.clock()
         if heap and heap[0][0] <= present:
             self._fire(present)
             # Firing took time, and what has become due since then comes before the messages. Once more, not "until
@@ -164,13 +170,14 @@ class RealTimeRuntime:
             # Other processes' time 0 may come a little sooner than ours: nothing happens at a negative time.
             self.now = present if present > 0.0 else 0.0
             self.lateness = 0.0
+            self.delivered_after += (present - began) * sum(map(len, batches))
             try:
                 for batch in batches:
                     self._deliver(batch)
             finally:
-                self._end_turn()
+                self._end_turn(began)
         else:
-            self._end_turn()
+            self._end_turn(began)
 
     def _fire(self, present: float) -> None:
         heap = self._heap
@@ -198,18 +205,24 @@ class RealTimeRuntime:
 
     def _flush(self) -> None:
         self._flushed = time.monotonic()
+        self.sent_after += self._unsent * self.clock() - self._unsent_since
+        self._unsent = 0
+        self._unsent_since = 0.0
         for connection in self._connections:
             if connection.outbox:
                 connection.flush()
 
-    def _end_turn(self) -> None:
-        """Send what was written, unless that was done just now, and set the alarm."""
+    def _end_turn(self, began: float) -> None:
+        """Send what was written, unless that was done just now, and set the alarm; the turn ``began`` at that time."""
+        unsent = sum(len(connection.outbox) for connection in self._connections)
+        self._unsent_since += (unsent - self._unsent) * began
+        self._unsent = unsent
         present = time.monotonic()
         flush_at = self._flushed + self._breath
         moment = inf
         if present >= flush_at:
             self._flush()
-        elif any(connection.outbox for connection in self._connections):
+        elif unsent:
             moment = flush_at
         heap = self._heap
         if heap:

@@ -24,6 +24,7 @@ from testbed.theory.queue_aware_policies import (
 )
 from testbed.theory.stability import Stability, stability_bound
 from testbed.theory.static_assignment import static_assignment
+from testbed.theory.steady_state import Tail
 
 __all__ = [
     "POLICIES",
@@ -33,6 +34,7 @@ __all__ = [
     "pool_notes",
     "pool_requirements",
     "predict",
+    "predicted_tail",
     "stability_bound",
 ]
 
@@ -57,19 +59,39 @@ POLICIES: dict[str, Callable[[ClusterModel], Formula]] = {
 
 def predict(scenario: ScenarioLike) -> Prediction | NoPrediction:
     """Return the predicted response time of a scenario (testbed.scenario.Scenario), or why there is none."""
-    model = ClusterModel.of(scenario)
+    try:
+        model = ClusterModel.of(scenario)
+        return _formula(scenario, model).prediction(model)
+    except NoTheoryError as error:
+        return NoPrediction(str(error))
+
+
+def predicted_tail(scenario: ScenarioLike) -> Tail | None:
+    """Return P(response time > t) as a function of t, as it is predicted; None where no distribution is derived."""
+    try:
+        model = ClusterModel.of(scenario)
+        formula = _formula(scenario, model)
+        prediction = formula.prediction(model)
+    except NoTheoryError:
+        return None
+    tail = formula.state.response_time_tail
+    if tail is None or not prediction.quantiles:
+        return None
+    shift = prediction.mean_response_time - formula.state.mean_response_time
+    return lambda t: tail(t - shift) if t > shift else 1.0
+
+
+def _formula(scenario: ScenarioLike, model: ClusterModel) -> Formula:
+    """Return the theory's formula. Raises NoTheoryError."""
     theory = POLICIES.get(model.policy) if model.balance is None else moving_tasks
     if theory is not None and theory is not moving_tasks and model.tasks.most > 1:
         theory = jobs_of_tasks
     if theory is None:
-        return NoPrediction(f"no theory is known here for the policy {model.policy!r}")
+        raise NoTheoryError(f"no theory is known here for the policy {model.policy!r}")
     stability = stability_bound(scenario)
     if not stability.stable:
-        return NoPrediction(
+        raise NoTheoryError(
             f"unstable: the load {stability.load:.4g} is not below the stability bound {stability.bound:.4g} "
             f"({stability.reason})"
         )
-    try:
-        return theory(model).prediction(model)
-    except NoTheoryError as error:
-        return NoPrediction(str(error))
+    return theory(model)

@@ -94,6 +94,7 @@ def simulate(
             "work": size,
             "position": np.ones(jobs, np.int32),
             "last_task": np.zeros(jobs, np.int32),
+            "lateness": np.full(jobs, 0.0002),
         },
         occupancy_edges=table[0],
         occupancy=table[1],
