@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -65,7 +66,7 @@ class ErrorBudget(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def total(self) -> float:
         """The mean response time."""
-        return sum(msgspec.structs.astuple(self))
+        return math.fsum(msgspec.structs.astuple(self))
 
 
 def error_budget(summary: Summary, *, round_trips: float, message_delay: float) -> ErrorBudget | None:
