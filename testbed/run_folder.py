@@ -7,7 +7,9 @@ copies.parquet     a row per copy, where jobs have copies, or are served in seve
 twin.parquet       the same as jobs.parquet from the twin, where it was run; twin_tasks.parquet, twin_copies.parquet
 summary.json       statistics and verdicts (testbed.measure.summary)
 environment.json   versions, cores, when, how long
-targets.json       where the processes' metrics are while the run goes on (Prometheus' file_sd format)
+
+Beside the folder, while the run goes on: targets-<folder>.json, where the processes' metrics are, in Prometheus'
+file_sd format. It is no file of the folder because Prometheus takes patterns for names of files, but not of folders.
 """
 
 from __future__ import annotations
@@ -169,6 +171,7 @@ class RunFolder:
                 f"output folder {parent}: {free / 1e6:.0f} MB are free and the run may need {needed / 1e6:.0f} MB; "
                 "make room, choose another folder with --output, or shorten run.duration"
             )
+        self.targets_file = self.path.with_name(f"targets-{self.path.name}.json")
         self._writers: dict[str, pq.ParquetWriter] = {}
         self._started = time.time()
         (self.path / "scenario.toml").write_text(resolved(scenario), encoding="utf-8")
@@ -182,7 +185,7 @@ class RunFolder:
     ) -> None:
         for writer in self._writers.values():
             writer.close()
-        self.write_targets([], {})
+        self.targets_file.unlink(missing_ok=True)
         self._write_environment(seconds=time.time() - self._started)
 
     def add_jobs(self, measurements: Measurements, variant: str, replication: int, type_names: list[str]) -> None:
@@ -213,8 +216,7 @@ class RunFolder:
 
     def write_targets(self, targets: list[str], labels: dict[str, str]) -> None:
         """Write where Prometheus finds the processes' metrics."""
-        groups = [{"targets": targets, "labels": labels}] if targets else []
-        replace_file(self.path / "targets.json", json.dumps(groups, indent=2).encode())
+        replace_file(self.targets_file, json.dumps([{"targets": targets, "labels": labels}], indent=2).encode())
 
     def _write_environment(self, seconds: float | None = None) -> None:
         write_environment(self.path, self._started, seconds)

@@ -49,7 +49,6 @@ def test_a_run_leaves_all_that_is_needed_to_understand_and_repeat_it(tmp_path: P
         "environment.json",
         "scenario.toml",
         "summary.json",
-        "targets.json",
         "twin.parquet",
     ]
     assert load(folder / "scenario.toml") == what
@@ -137,7 +136,7 @@ def test_a_run_that_fails_leaves_readable_files(tmp_path: Path) -> None:
     def write_and_fail() -> None:
         with folder:
             folder.write_targets(["127.0.0.1:9000"], {"job": "testbed"})
-            assert json.loads((folder.path / "targets.json").read_text()) == [
+            assert json.loads(folder.targets_file.read_text()) == [
                 {"targets": ["127.0.0.1:9000"], "labels": {"job": "testbed"}}
             ]
             folder.add_jobs(measured, "random", 0, ["short", "long"])
@@ -146,7 +145,7 @@ def test_a_run_that_fails_leaves_readable_files(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         write_and_fail()
     assert pq.read_table(folder.path / "twin.parquet").num_rows == len(measured.columns["job"])
-    assert json.loads((folder.path / "targets.json").read_text()) == []
+    assert not folder.targets_file.exists()
 
 
 def test_the_file_of_an_older_version_is_refused_with_its_name(tmp_path: Path) -> None:
