@@ -8,6 +8,7 @@ byte by byte: no date, no random identifiers.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +20,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKS: Final = ("o", "s", "^", "D", "v", "P", "X")
-LINES: Final[Sequence[Any]] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)))
+COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+MARKS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES: Final[Sequence[Any]] = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (5, 1, 1, 1, 1, 1)),
+    (0, (8, 2)),
+    (0, (1, 3)),
+    (0, (3, 1, 1, 1)),
+)
 STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "testbed",
     "svg.fonttype": "path",
@@ -73,8 +83,10 @@ def curves(
     panels: list[Setting | None] = list(dict.fromkeys(row.settings[panel] for row in rows)) if panel else [None]
     keys = list(dict.fromkeys(_key(row, by) for row in rows))
     with rc_context(STYLE):
-        figure = Figure(figsize=(PANEL[0] * max(1, len(panels)), PANEL[1]), layout="constrained")
-        every = figure.subplots(1, max(1, len(panels)), sharey=share_y, squeeze=False)[0]
+        across = 2 if len(panels) == 4 else max(1, min(3, len(panels)))
+        down = max(1, math.ceil(len(panels) / across))
+        figure = Figure(figsize=(PANEL[0] * across, PANEL[1] * down), layout="constrained")
+        every = figure.subplots(down, across, sharey=share_y, squeeze=False).ravel()[: max(1, len(panels))]
         for axes, value in zip(every, panels or [None], strict=True):
             inside = [row for row in rows if panel is None or row.settings[panel] == value]
             for i, key in enumerate(keys):
@@ -82,17 +94,20 @@ def curves(
                 name = label(mine[0].settings) if label and mine else ", ".join(map(shown, key))
                 _series(axes, mine, x, i, name)
             if panel is not None and value is not None:
-                axes.set_title(f"{panel.replace('_', ' ')} = {shown(value)}", loc="left")
+                words = value if isinstance(value, str) else f"{panel.replace('_', ' ')} = {shown(value)}"
+                axes.set_title(words, loc="left")
             axes.set_xlabel(x_label)
             if log_x:
                 axes.set_xscale("log")
-                _plain_ticks(axes, sorted({float(row.settings[x]) for row in inside if row.source != "theory"}))
+                _plain_ticks(axes, sorted({float(row.settings[x]) for row in inside}))
             if log_y:
                 axes.set_yscale("log")
+                _more_ticks(axes)
             if marking is not None:
                 marking(axes, value)
-        every[0].set_ylabel(y_label)
-        _legend(figure, every, rows)
+        for axes in every[::across]:
+            axes.set_ylabel(y_label)
+        _legend(figure, list(every), rows)
         _caption(figure, caption)
     return figure
 
@@ -162,6 +177,17 @@ def _plain_ticks(axes: Axes, values: Sequence[float]) -> None:
     if 0 < len(values) <= 8:
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.minorticks_off()
+
+
+def _more_ticks(axes: Axes) -> None:
+    """Label 2 and 5 too on a logarithmic axis over less than two decades, where powers of ten alone say little."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    low, high = axes.get_ylim()
+    if 0 < low < high < 100 * low:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _caption(figure: Figure, caption: str) -> None:

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from testbed.reproduce.parallel_jobs.probe_overhead import ProbeOverheadNeeded
+from testbed.reproduce.parallel_jobs.queue_lengths import QueueLengths
+from testbed.reproduce.parallel_jobs.regimes import Regimes
 from testbed.reproduce.parallel_jobs.zero_queueing_delay import ZeroQueueingDelay
+from testbed.reproduce.stealing_sharing.regions import Regions
+from testbed.reproduce.stealing_sharing.response_time import ResponseTime, ResponseTimeTail
+from testbed.reproduce.stealing_sharing.size_parameters import SizeParameters
+from testbed.reproduce.stealing_sharing.validation import Validation
 from testbed.reproduce.study import Study
 from testbed.scenario.errors import suggestion
 
-STUDIES: tuple[type[Study], ...] = (ZeroQueueingDelay,)
+STUDIES: tuple[type[Study], ...] = (
+    ZeroQueueingDelay,
+    Regimes,
+    QueueLengths,
+    ProbeOverheadNeeded,
+    Validation,
+    SizeParameters,
+    Regions,
+    ResponseTime,
+    ResponseTimeTail,
+)
 
 
 class UnknownStudyError(Exception):

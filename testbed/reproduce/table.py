@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -52,9 +53,9 @@ def study_table(result: Reproduction) -> Table:
         if any(row.quantity == quantity and row.source == source for row in rows)
     ]
     for name in settings:
-        table.add_column(name.replace("_", " "))
+        table.add_column(_heading(name), no_wrap=True)
     for quantity, source in columns:
-        heading = source if len(quantities) == 1 else f"{quantity.replace('_', ' ')}, {source}"
+        heading = source if len(quantities) == 1 else f"{_heading(quantity)}:\n{source}"
         table.add_column(heading, justify="right", no_wrap=True)
     for found in _by_point(rows):
         cells = [shown(found[0].settings[name]) for name in settings]
@@ -62,6 +63,10 @@ def study_table(result: Reproduction) -> Table:
             cells.append(next((_cell(row) for row in found if (row.quantity, row.source) == (quantity, source)), "-"))
         table.add_row(*cells)
     return table
+
+
+def _heading(name: str) -> str:
+    return "\n".join(textwrap.wrap(name.replace("_", " "), 13))
 
 
 def _caption(result: Reproduction) -> str:
@@ -95,6 +100,8 @@ def _by_point(rows: Sequence[Row]) -> list[list[Row]]:
 def _cell(row: Row) -> str:
     if row.source == "reference":  # as many digits as it was given with
         return f"{row.value:g}" + (f" ± {row.half_width:g}" if row.half_width is not None else "")
+    if 0 < abs(row.value) < 0.01 and not row.half_width:
+        return f"{row.value:.2g}"
     digits = 3 if abs(row.value) < 1000 else 1
     text = number(row.value, digits)
     if row.half_width is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from testbed.reproduce.measured import relative_queueing_delay, utilisation
 from testbed.reproduce.plots import curves
+from testbed.reproduce.scenarios import parallel_jobs
 from testbed.reproduce.study import PARALLEL_JOBS, Point, Row, Settings, Study, value_of
 from testbed.theory.parallel_jobs import Regime, mean_field, regime
 
@@ -158,24 +159,10 @@ def _on_cluster(settings: Settings, quick: bool) -> Scenario:
 
 
 def _scenario(settings: Settings, duration: float, replications: int, quick: bool) -> Scenario:
-    from testbed.scenario import decode
-
     # From empty, the queues of policies that see many servers settle in some 5/(1 - load); few probes take longer.
     relaxations = 1 if quick else 5 if float(settings["c"]) >= 1 else 10
-    return decode(
-        {
-            "name": "x",
-            "run": {
-                "time_unit": "100ms",
-                "warmup": relaxations / (1 - float(settings["load"])),
-                "duration": duration,
-                "replications": replications,
-            },
-            "cluster": {"pools": [{"servers": settings["servers"]}]},
-            "workload": {"load": settings["load"], "tasks": settings["tasks"]},
-            "dispatch": {"policy": BATCH if settings["policy"] == BATCH else "power-of-d", "d": settings["d"]},
-        }
-    )
+    warmup = relaxations / (1 - float(settings["load"]))
+    return parallel_jobs(settings, warmup=warmup, duration=duration, replications=replications)
 
 
 @cache

@@ -54,7 +54,7 @@ def test_series_differ_without_colour() -> None:
     handles = figure.legends[0].legend_handles
     assert [handle.get_marker() for handle in handles] == ["o", "s"]  # type: ignore[union-attr]
     assert [handle.get_linestyle() for handle in handles] == ["-", "--"]  # type: ignore[union-attr]
-    assert len(set(MARKS)) == len(set(map(str, LINES))) == len(set(COLOURS)) == 7
+    assert len(set(MARKS)) == len(set(map(str, LINES))) == len(set(COLOURS)) == 8
 
 
 def test_rows_are_drawn_at_their_values_with_their_intervals() -> None:
