@@ -13,8 +13,9 @@ import trio
 
 from testbed.balancing import calibrated
 from testbed.cluster.controller import Controller
+from testbed.cluster.observing import Observer, theory_of
 from testbed.execution import execute
-from testbed.live import Silent, Snapshot, Watcher
+from testbed.live import Silent, Watcher
 from testbed.measure.probes import Calibration
 from testbed.measure.records import Measurements
 from testbed.measure.statistics import Interval, replication_interval
@@ -173,7 +174,7 @@ class Experiment:
             scenario, calibration = await self._calibrated(name, replication, scenario)
             run = VariantRun(name, replication, scenario, predict(scenario), calibration=calibration)
             if self._where != "twin":
-                run.cluster_measurements = await self._on_cluster(name, replication, scenario)
+                run.cluster_measurements = await self._on_cluster(run)
             if self._where != "cluster" and run.failure is None and not self._stop:
                 # In a thread, so that signals and the display are attended to meanwhile.
                 twin = await trio.to_thread.run_sync(partial(simulate, scenario, replication, lambda: self._stop))
@@ -194,7 +195,10 @@ class Experiment:
             self._watcher.announce(f"{name}: {calibration}")
         return found, calibration
 
-    async def _on_cluster(self, name: str, replication: int, scenario: Scenario) -> Measurements | None:
+    async def _on_cluster(self, run: VariantRun) -> Measurements | None:
+        name, replication, scenario = run.variant, run.replication, run.scenario
+        theory = theory_of(scenario, run.prediction)
+        observer = Observer(scenario, name, replication, theory=theory, horizon=scenario.horizon)
         labels = {"run": self._scenario.name, "variant": name, "replication": str(replication)}
         targets_written = False
 
@@ -203,7 +207,7 @@ class Experiment:
             if self._folder is not None and not targets_written:
                 targets_written = True
                 self._folder.write_targets(controller.metrics_targets(), {"job": "testbed"})
-            self._watcher.show(Snapshot.of(controller, name, replication))
+            self._watcher.show(observer.snapshot(controller.members, controller.incidents))
 
         self._controller = controller = Controller(scenario, replication, labels=labels, observe=observe)
         try:

@@ -71,7 +71,7 @@ class Start(msgspec.Struct, tag=True):
 
 
 class Progress(msgspec.Struct, tag=True):
-    """How a process is doing. Cumulated since time 0; a node fills only what it knows."""
+    """How a process is doing. Cumulated since time 0; a process fills only what it knows."""
 
     time: float
     arrived: int = 0
@@ -82,7 +82,14 @@ class Progress(msgspec.Struct, tag=True):
     responses: list[int] = []  # counts of the response-time histogram
     response_sum: float = 0.0
     lag_sum: float = 0.0
+    outcomes: list[int] = []  # jobs by testbed.measure.records.OUTCOMES
+    counters: dict[str, int] = {}  # as in the Report
+    queue_lengths: bytes = b""  # of its servers, at most testbed.snapshot.LONGEST_SHOWN
+    cpu_share: float = 0.0  # of one core, since the last word
+    timers: int = 0  # that have fired; how late, in seconds:
     lateness_mean: float = 0.0
+    lateness_p50: float = 0.0
+    lateness_p99: float = 0.0
 
 
 class Finish(msgspec.Struct, tag=True):

@@ -64,6 +64,7 @@ from testbed.runtime.system import (
 )
 from testbed.runtime.timerfd import wake_up
 from testbed.scenario import decode
+from testbed.snapshot import LONGEST_SHOWN
 
 PROGRESS_SECONDS = 0.25
 RECORDS_PER_PIECE = 16384
@@ -122,6 +123,7 @@ class ClusterProcess:
         self.peers = PeerConnections(self.runtime, scenario, hello)
         # The processor time of the run proper: from time 0 to the end of the arrivals.
         self._cpu: list[tuple[float, float]] = []
+        self._last_cpu = time.monotonic(), time.process_time()
         for when in (0.0, scenario.horizon):
             self.runtime.call_at(when, self._note_cpu)
 
@@ -149,7 +151,17 @@ class ClusterProcess:
 
     def progress(self) -> Progress:
         """Return how things are now."""
-        progress = Progress(time=self.runtime.clock(), lateness_mean=self.lateness.mean if self.lateness.sum else 0.0)
+        lateness = self.lateness
+        progress = Progress(
+            time=self.runtime.clock(),
+            counters=self.counters(),
+            queue_lengths=bytes(min(server.queue_length, LONGEST_SHOWN) for server in self.occupancy.servers),
+            cpu_share=self._cpu_share(),
+            timers=lateness.count,
+        )
+        if progress.timers:
+            progress.lateness_mean = lateness.mean
+            progress.lateness_p50, progress.lateness_p99 = lateness.quantile(0.5), lateness.quantile(0.99)
         dispatcher, source = self.dispatcher, self._source
         if dispatcher is not None and source is not None:
             progress.arrived = dispatcher.arrived
@@ -160,7 +172,14 @@ class ClusterProcess:
             progress.responses = self.records.responses.counts
             progress.response_sum = self.records.responses.sum
             progress.lag_sum = self.records.lags.sum
+            progress.outcomes = self.records.outcomes
         return progress
+
+    def _cpu_share(self) -> float:
+        """Return the part of a core that this process has used since it was last asked."""
+        before, used_before = self._last_cpu
+        self._last_cpu = now, used = time.monotonic(), time.process_time()
+        return (used - used_before) / (now - before) if now > before else 0.0
 
     async def finish(self, finish: Finish) -> None:
         """Stop arrivals, close the books, send records and report."""
@@ -199,20 +218,24 @@ class ClusterProcess:
                     sent_after_mean=self.runtime.sent_after * unit / max(sent, 1),
                     delivered_after_mean=self.runtime.delivered_after * unit / max(received, 1),
                 ),
-                counters={
-                    "jobs arrived": self.dispatcher.arrived if self.dispatcher else 0,
-                    "probes": self.dispatcher.probes if self.dispatcher else 0,
-                    "idle reports": self.dispatcher.idle_reports if self.dispatcher else 0,
-                    "reservations cancelled": self.dispatcher.cancellations if self.dispatcher else 0,
-                    **self._balancing(),
-                    **pool_counters(self.pool_agent),
-                    "messages": sent,
-                },
+                counters=self.counters(),
                 occupancy_edges=edges.tolist(),
                 occupancy=occupancy.tolist(),
                 counted=self.occupancy.counted(),
             )
         )
+
+    def counters(self) -> dict[str, int]:
+        """Return what has been counted, by name."""
+        return {
+            "jobs arrived": self.dispatcher.arrived if self.dispatcher else 0,
+            "probes": self.dispatcher.probes if self.dispatcher else 0,
+            "idle reports": self.dispatcher.idle_reports if self.dispatcher else 0,
+            "reservations cancelled": self.dispatcher.cancellations if self.dispatcher else 0,
+            **self._balancing(),
+            **pool_counters(self.pool_agent),
+            "messages": sum(connection.messages_sent for connection in self.peers.connections),
+        }
 
     def _balancing(self) -> dict[str, int]:
         counters = dict(zip(COUNTED, self.occupancy.counts, strict=True)) if self.scenario.balance is not None else {}

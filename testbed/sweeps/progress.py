@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from testbed.live import PLAIN_SECONDS, Silent, Snapshot
+from testbed.live import PLAIN_SECONDS, Silent
+from testbed.snapshot import Snapshot
 from testbed.sweeps.plan import Plan, RunKey, Runs
 
 
@@ -46,8 +47,7 @@ class Progress(Silent):
         """Show how the present run on the cluster is doing."""
         assert self._plan is not None
         assert self._present is not None
-        share = min(snapshot.time / snapshot.horizon, 1.0)
-        self.refresh(share * self._plan.work(self._present), f"{snapshot.name}: {snapshot}")
+        self.refresh((snapshot.share or 0.0) * self._plan.work(self._present), f"{snapshot.name}: {snapshot}")
 
     def refresh(self, work_of_present_run: float, state: str) -> None:
         """Show the present state."""

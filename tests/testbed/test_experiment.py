@@ -17,9 +17,10 @@ import trio
 import testbed
 from testbed import experiment
 from testbed.experiment import Result
-from testbed.live import Silent, Snapshot
+from testbed.live import Silent
 from testbed.measure.records import Measurements
 from testbed.scenario import Scenario, decode
+from testbed.snapshot import Snapshot
 
 
 def scenario(**settings: Any) -> Scenario:

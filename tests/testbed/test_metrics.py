@@ -15,9 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 import testbed
 from testbed.cluster.controller import Controller
-from testbed.live import Silent, Snapshot
+from testbed.live import Silent
 from testbed.measure.records import COMPLETED, RESPONSE_BUCKETS, Measurements
 from testbed.scenario import decode
+from testbed.snapshot import Snapshot
 
 pytestmark = pytest.mark.cluster
 

@@ -1,0 +1,175 @@
+"""Snapshots from what the processes of a cluster say."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.cluster import observing
+from testbed.cluster.control import Progress
+from testbed.cluster.observing import MOST_TOTALS, RECENT_SECONDS, Observer, theory_of
+from testbed.measure.histogram import LogHistogram
+from testbed.measure.records import RESPONSE_BUCKETS
+from testbed.scenario import Scenario, decode
+from testbed.theory.predict import predict
+
+UNIT = 0.05  # seconds
+
+
+def scenario(**run: Any) -> Scenario:
+    return decode(
+        {
+            "name": "observed",
+            "run": {"time_unit": "50ms", "warmup": 20, "duration": 80, **run},
+            "cluster": {"pools": [{"servers": 4}]},
+            "workload": {"load": 0.5},
+            "dispatch": {"policy": "random"},
+        }
+    )
+
+
+class Cluster:
+    """A dispatcher and two nodes with two servers each, as their controller sees them, and a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = 1000.0
+        monkeypatch.setattr(observing, "time", SimpleNamespace(monotonic=lambda: self.clock, time=lambda: self.clock))
+        process = SimpleNamespace(pid=7, returncode=None)
+        rest = {"process": process, "ready": None, "report": None, "progress": None}
+        self.members: list[Any] = [
+            SimpleNamespace(name="dispatcher-0", servers=None, **rest),
+            SimpleNamespace(name="node-0", servers=(0, 2), **rest),
+            SimpleNamespace(name="node-1", servers=(2, 4), **rest),
+        ]
+        self.histogram = LogHistogram(*RESPONSE_BUCKETS)
+        self.arrived = 0
+
+    def goes_on(self, time: float, responses: list[float], **more: Any) -> None:
+        """Let the dispatcher have completed ``responses`` by ``time``, of which the clock is told as well."""
+        for response in responses:
+            self.histogram.add(response)
+        self.arrived += len(responses)
+        self.clock = 1000.0 + time * UNIT
+        self.members[0].progress = Progress(
+            time=time,
+            arrived=self.arrived + 3,
+            ended=self.arrived,
+            in_system=3,
+            responses=list(self.histogram.counts),
+            response_sum=self.histogram.sum,
+            outcomes=[self.arrived, 0, 0, 0],
+            **more,
+        )
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+def test_a_snapshot_sums_up_the_processes(cluster: Cluster) -> None:
+    cluster.goes_on(10.0, [1.0, 3.0], counters={"probes": 10, "messages": 6}, lag_sum=0.5)
+    cluster.members[1].progress = Progress(time=9.0, queue_lengths=bytes([1, 255]), counters={"messages": 4})
+    cluster.members[2].progress = Progress(time=9.5, queue_lengths=bytes([0, 2]), cpu_share=0.95)
+    settings = scenario()
+    found = Observer(settings, "random", 1, theory=theory_of(settings, predict(settings)), horizon=100.0).snapshot(
+        cluster.members, ["node-7 died"]
+    )
+    assert (found.scenario, found.variant, found.replication, found.policy) == ("observed", "random", 1, "random")
+    assert (found.time, found.horizon, found.arrived, found.ended, found.in_system) == (10.0, 100.0, 5, 2, 3)
+    assert found.outcomes["completed"] == 2
+    assert found.counters == {"probes": 10, "messages": 10}
+    assert found.queue_lengths == [1, 255, 0, 2]
+    assert found.responses.mean == found.recent.mean == pytest.approx(2.0)
+    assert found.jobs_per_second == pytest.approx(5 / (10.0 * UNIT))
+    assert (found.probes_per_job, found.messages_per_job) == (pytest.approx(2.0), pytest.approx(2.0))
+    assert found.theory is not None
+    assert found.theory.mean == pytest.approx(2.0)  # M/M/1 at load 0.5
+    assert found.incidents == ["node-7 died"]
+    assert {check.name: check.passed for check in found.checks} == {
+        "load below the stability bound": True,
+        "dispatch lag": False,  # 0.5 over 5 jobs, 5 % of the mean
+        "timer lateness": True,
+        "CPU share": False,
+        "processes alive": True,
+    }
+
+
+@pytest.mark.parametrize("time", [None, -0.5, 0.0])
+def test_before_anything_has_happened_there_is_nothing_to_show(time: float | None, cluster: Cluster) -> None:
+    if time is not None:
+        cluster.members[0].progress = Progress(time=time)
+    found = Observer(scenario(), "random", 0, horizon=100.0).snapshot(cluster.members)
+    assert (found.time, found.arrived, found.responses.mean, found.jobs_per_second) == (0.0, 0, None, 0.0)
+    assert str(found) == "0 jobs have arrived"
+
+
+def test_timers_count_by_their_mean_lateness_where_there_are_enough(cluster: Cluster) -> None:
+    cluster.goes_on(10.0, [1.0])
+    observer = Observer(scenario(), "random", 0, horizon=100.0)
+    verdicts = []
+    for timers in (9, 10):
+        cluster.members[1].progress = Progress(time=10.0, timers=timers, lateness_mean=0.1 * UNIT)
+        verdicts.append(observer.snapshot(cluster.members).valid)
+    assert verdicts == [True, False]
+
+
+def test_a_process_that_has_died_is_said(cluster: Cluster) -> None:
+    cluster.goes_on(10.0, [1.0])
+    cluster.members[2].process = SimpleNamespace(pid=9, returncode=-9)
+    found = Observer(scenario(), "random", 0, horizon=100.0).snapshot(cluster.members)
+    assert [state.alive for state in found.processes] == [True, True, False]
+    assert [check.explanation for check in found.checks if not check.passed] == [
+        "not running: node-1: what is shown is not of the cluster that the scenario describes"
+    ]
+
+
+def test_response_times_of_the_warm_up_are_left_out_once_it_is_over(cluster: Cluster) -> None:
+    observer = Observer(scenario(), "random", 0, horizon=100.0)
+    cluster.goes_on(10.0, [100.0])
+    assert observer.snapshot(cluster.members).responses.mean == pytest.approx(100.0)
+    cluster.goes_on(20.1, [50.0])
+    observer.snapshot(cluster.members)
+    cluster.goes_on(30.0, [1.0, 2.0])
+    found = observer.snapshot(cluster.members)
+    assert (found.responses.mean, found.since) == (pytest.approx(1.5), 20.1)
+
+
+def test_recent_response_times_are_those_of_the_last_seconds(cluster: Cluster) -> None:
+    observer = Observer(scenario(), "random", 0)
+    for second in range(200):
+        cluster.goes_on(second / UNIT, [float(second)] * 10)
+        found = observer.snapshot(cluster.members)
+    assert found.recent_seconds == pytest.approx(RECENT_SECONDS, abs=1.0)
+    assert found.recent.count == pytest.approx(10 * RECENT_SECONDS, abs=10)
+    assert found.recent.mean == pytest.approx(199 - RECENT_SECONDS / 2 + 0.5, abs=1.0)
+    assert found.jobs_per_second == pytest.approx(10.0)
+    assert found.responses.count == 2000
+
+
+def test_after_a_restart_only_later_response_times_count(cluster: Cluster) -> None:
+    observer = Observer(scenario(), "random", 0)
+    cluster.goes_on(50.0, [100.0])
+    observer.snapshot(cluster.members)
+    observer.restart(scenario(duration=70), None)
+    cluster.goes_on(60.0, [1.0, 2.0])
+    found = observer.snapshot(cluster.members)
+    assert (found.responses.mean, found.since, found.arrived) == (pytest.approx(1.5), 50.0, 6)
+
+
+def test_the_interval_covers_the_mean_and_memory_is_bounded(cluster: Cluster) -> None:
+    """Independent response times: the 95 % interval is then of the width that the textbook gives, within a half.
+
+    Of the standard deviation of 20 batch means, which has a relative error of 16 %, so three of them.
+    """
+    observer = Observer(scenario(), "random", 0)
+    values = np.random.default_rng(5).exponential(2.0, 40_000)
+    for step in range(4000):
+        cluster.goes_on(float(step), values[10 * step : 10 * step + 10].tolist())
+        found = observer.snapshot(cluster.members)
+        assert len(observer._history) <= MOST_TOTALS + 1
+        assert len(observer._recent) <= RECENT_SECONDS / UNIT + 2
+    assert found.responses.half_width == pytest.approx(2.09 * 2.0 / np.sqrt(40_000), rel=0.5)
