@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.steady_state import SteadyState
@@ -14,6 +15,7 @@ Kind = Literal["exact", "limit", "approximation", "bound"]
 
 #: The probabilities whose quantiles a prediction gives.
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
+TAIL_POINTS = 16  # of a prediction's curve; some tails take 25 ms a point
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +23,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
     ``kind``: exact for the scenario's finite system; the limit of many servers; an approximation; or a bound.
     ``quantiles`` maps 0.5, 0.9, 0.99 and 0.999 to response times, and is empty where no distribution is derived.
+    ``response_tail`` are points (t, P(response time > t)) of the same distribution, for drawing: from a tenth of the
+    median to beyond the last quantile, equally far apart on a logarithmic axis.
     ``lower_bound`` is a mean response time that no policy without knowledge of sizes can go below, where one is known.
     """
 
@@ -31,6 +35,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: dict[float, float]
     notes: list[str]
     lower_bound: float | None = None
+    response_tail: list[tuple[float, float]] = []
 
 
 class NoPrediction(msgspec.Struct, frozen=True):
@@ -73,6 +78,7 @@ class Formula:
         state = self.state
         known = state.response_time_tail is not None
         quantiles = {p: state.quantile(p) for p in QUANTILES} if known else {}
+        tail = _curve(state, quantiles) if known else []
         mean, lower_bound, notes = state.mean_response_time, self.lower_bound, list(self.notes)
         kind = self.kind
         delay = model.mean_delay
@@ -84,6 +90,7 @@ class Formula:
             lower_bound = None if lower_bound is None else lower_bound + 2 * delay
             shifted = model.constant_delay and messages in (2, 4, 6)
             quantiles = {p: t + messages * delay for p, t in quantiles.items()} if shifted else {}
+            tail = [(t + messages * delay, p) for t, p in tail] if shifted else []
             notes.append(
                 f"the formula gives {state.mean_response_time:.4g}; {messages:.3g} one-way message delays of {delay:g} "
                 "are added"
@@ -104,4 +111,11 @@ class Formula:
             quantiles=quantiles,
             notes=notes,
             lower_bound=lower_bound,
+            response_tail=tail,
         )
+
+
+def _curve(state: SteadyState, quantiles: dict[float, float]) -> list[tuple[float, float]]:
+    assert state.response_time_tail is not None
+    times = np.geomspace(quantiles[QUANTILES[0]] / 10, 1.5 * quantiles[QUANTILES[-1]], TAIL_POINTS)
+    return [(float(t), float(state.response_time_tail(float(t)))) for t in times]

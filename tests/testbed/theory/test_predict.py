@@ -32,12 +32,17 @@ def test_random_routing_is_an_exact_mm1_queue_with_its_quantiles(predicted):
     assert (prediction.name, prediction.kind) == ("M/M/1, random routing", "exact")
     assert prediction.mean_response_time == near(5.0)
     assert prediction.quantiles == near({p: -5 * math.log(1 - p) for p in (0.5, 0.9, 0.99, 0.999)})
+    times, tail = zip(*prediction.response_tail, strict=True)
+    assert tail == near(tuple(math.exp(-t / 5) for t in times))
+    assert times[0] < prediction.quantiles[0.5]
+    assert times[-1] > prediction.quantiles[0.999]
 
 
 def test_random_routing_is_exact_for_any_sizes_and_says_nothing_of_unknown_distributions(predicted):
     prediction = predicted("random", size=Deterministic(value=2.0))
     assert prediction.mean_response_time == near(2 * (1 + 0.8 / (2 * 0.2)))
     assert prediction.quantiles == {}
+    assert prediction.response_tail == []
 
 
 def test_random_routing_with_weights_is_a_mixture_of_queues(predicted, reason):
@@ -159,6 +164,7 @@ def test_message_delays_are_added_and_probes_pay_a_round_trip_more(predicted, po
     added = 0.4 if policy in PROBING else 0.2
     assert with_delay.mean_response_time == near(without.mean_response_time + added)
     assert with_delay.quantiles == near({p: t + added for p, t in without.quantiles.items()})
+    assert with_delay.response_tail == [(near(t + added), near(p)) for t, p in without.response_tail]
     blind = policy in ("random", "round-robin", "static")
     assert with_delay.kind == ("exact" if blind else "approximation")
     assert any("true value is higher" in note for note in with_delay.notes) == (not blind)
@@ -172,7 +178,7 @@ def test_random_message_delays_leave_an_approximate_mean_without_probes_and_noth
         assert "slowest reply" in reason(policy, message_delay=delay)
     else:
         prediction = predicted(policy, message_delay=delay)
-        assert (prediction.kind, prediction.quantiles) == ("approximation", {})
+        assert (prediction.kind, prediction.quantiles, prediction.response_tail) == ("approximation", {}, [])
         assert prediction.mean_response_time == near(predicted(policy).mean_response_time + 0.2)
 
 
