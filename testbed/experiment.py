@@ -241,6 +241,8 @@ class Experiment:
     def keep(self, run: VariantRun) -> None:
         """Take in a run that was made, as soon as it is there."""
         self.result.runs.append(run)
+        if run.cluster is not None:
+            self._watcher.conclude(run.cluster)
         if self._folder is None:
             return
         types = [kind.name for kind in run.scenario.workload.types]

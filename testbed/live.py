@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from testbed.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from testbed.measure.summary import Summary
 
 PLAIN_SECONDS = 5.0  # between lines when the output is no terminal
 
@@ -22,6 +25,9 @@ class Watcher(Protocol):
 
     def show(self, snapshot: Snapshot) -> None:
         """Show the present state."""
+
+    def conclude(self, summary: Summary) -> None:
+        """Show what a run on the cluster came to."""
 
     def __enter__(self) -> Watcher: ...
 
@@ -37,6 +43,9 @@ class Silent:
         """Show nothing."""
 
     def show(self, snapshot: Snapshot) -> None:
+        """Show nothing."""
+
+    def conclude(self, summary: Summary) -> None:
         """Show nothing."""
 
     def __enter__(self) -> Silent:

@@ -54,7 +54,7 @@ class Theory(msgspec.Struct, frozen=True, kw_only=True):
     """What the theory says: the stability bound of the load, with its reason, and a prediction or why there is none.
 
     ``quantiles`` are response times by probability, ``mean`` their mean; ``name`` is what predicts them, ``kind`` how
-    (testbed.theory.prediction).
+    (testbed.theory.prediction); ``response_tail`` are points (t, P(response time > t)).
     """
 
     stability_bound: float
@@ -63,6 +63,7 @@ class Theory(msgspec.Struct, frozen=True, kw_only=True):
     kind: str | None = None
     mean: float | None = None
     quantiles: dict[float, float] = {}
+    response_tail: list[tuple[float, float]] = []
     reason: str | None = None
 
 

@@ -242,6 +242,7 @@ def theory_of(scenario: Scenario, prediction: Prediction | NoPrediction) -> Theo
         kind=prediction.kind,
         mean=prediction.mean_response_time,
         quantiles=prediction.quantiles,
+        response_tail=prediction.response_tail,
     )
 
 

@@ -19,6 +19,7 @@ from testbed import experiment
 from testbed.experiment import Result
 from testbed.live import Silent
 from testbed.measure.records import Measurements
+from testbed.measure.summary import Summary
 from testbed.scenario import Scenario, decode
 from testbed.snapshot import Snapshot
 
@@ -161,6 +162,10 @@ class Interrupter(Silent):
     """Presses Ctrl-C when jobs have ended on the cluster."""
 
     done = False
+    concluded: Summary | None = None
+
+    def conclude(self, summary: Summary) -> None:
+        self.concluded = summary
 
     def show(self, snapshot: Snapshot) -> None:
         if snapshot.ended > 20 and not self.done:
@@ -181,6 +186,8 @@ def test_an_interrupt_of_the_cluster_saves_what_was_measured_and_raises(place: s
     assert summary["accounting"]["arrived"] > 20
     assert summary["accounting"]["problems"] == []
     assert (folder / "jobs.parquet").exists()
+    assert watcher.concluded is not None
+    assert watcher.concluded.response.mean == summary["response"]["mean"]
 
 
 @pytest.mark.parametrize("place", list(PLACES))

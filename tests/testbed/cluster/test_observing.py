@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,6 +89,9 @@ def test_a_snapshot_sums_up_the_processes(cluster: Cluster) -> None:
     assert (found.probes_per_job, found.messages_per_job) == (pytest.approx(2.0), pytest.approx(2.0))
     assert found.theory is not None
     assert found.theory.mean == pytest.approx(2.0)  # M/M/1 at load 0.5
+    assert dict(found.theory.response_tail) == pytest.approx(
+        {t: math.exp(-t / 2) for t, _ in found.theory.response_tail}
+    )
     assert found.incidents == ["node-7 died"]
     assert {check.name: check.passed for check in found.checks} == {
         "load below the stability bound": True,
