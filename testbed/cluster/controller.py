@@ -88,6 +88,11 @@ class Controller:
 
     # --- what an observer may ask ---
 
+    @property
+    def progress(self) -> list[Progress]:
+        """The last word of each process that has given one."""
+        return [member.progress for member in self.members if member.progress is not None]
+
     def metrics_targets(self) -> list[str]:
         """Return host:port of each process's /metrics."""
         return [f"127.0.0.1:{member.ready.metrics_port}" for member in self.members if member.ready is not None]
@@ -163,7 +168,7 @@ class Controller:
             return
         how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
         if self.started and member.servers is not None and self.scenario.cluster.on_failure == "redispatch":
-            at = max((member.progress.time for member in self.members if member.progress is not None), default=0.0)
+            at = max((word.time for word in self.progress), default=0.0)
             self.incidents.append(f"process {member.name} {how} at time {at:.1f}; the run went on without its servers")
             if all(other.process.returncode is not None for other in self.members if other.servers is not None):
                 self._fail("all node processes have died")

@@ -47,7 +47,7 @@ def run(scraped: bool) -> tuple[ProcessReport, list[int]]:
         if scraped and not threads:
             threads.append(threading.Thread(target=scrape, args=(controller.metrics_targets(),)))
             threads[0].start()
-        if all(member.progress is not None and member.progress.time > 118 for member in controller.members):
+        if controller.progress and all(progress.time > 118 for progress in controller.progress):
             over.set()
 
     measurements = trio.run(Controller(scenario, 0, labels={}, observe=observe).run)
