@@ -145,7 +145,16 @@ def make_folder(parent: Path, name: str) -> Path:
 
 def write_environment(folder: Path, started: float, seconds: float | None) -> None:
     """Write ``environment.json``: versions, machine, when it started (seconds since the epoch) and how long it took."""
-    packages = ("loadbalance-testbed", "trio", "numpy", "scipy", "msgspec", "prometheus-client", "pyarrow")
+    packages = (
+        "loadbalance-testbed",
+        "trio",
+        "numpy",
+        "scipy",
+        "msgspec",
+        "prometheus-client",
+        "pyarrow",
+        "matplotlib",
+    )
     environment = {
         "python": sys.version,
         "platform": platform.platform(),

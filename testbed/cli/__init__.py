@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 
-from testbed.cli import computing, listing, running
+from testbed.cli import computing, listing, reporting, running
 from testbed.cli.app import app
 
-__all__ = ["app", "computing", "listing", "main", "running"]
+__all__ = ["app", "computing", "listing", "main", "reporting", "running"]
 
 
 def main() -> None:
