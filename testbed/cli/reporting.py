@@ -26,6 +26,8 @@ def report(
     from testbed.scenario import ScenarioError
 
     path = output or folder / "report.html"
+    if path.is_dir():
+        fail(f"{path}: is a folder; name the file to write with --output")
     try:
         page = sweep_page(folder) if (folder / "sweep.json").exists() else run_page(folder)
         html = page.html()

@@ -160,16 +160,16 @@ def _common(one: tuple[float, float], other: tuple[float, float]) -> tuple[float
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Return the comparisons as a table."""
-    from testbed.tables import new_table, number, quantile, signed_percent, with_interval
+    from testbed.tables import new_table, signed_percent, with_interval
 
     first = comparisons[0]
     table = new_table(
         f"against {first.label}",
         "response times in time units; ± is a 95 % confidence interval, ~± one from too short a run",
     )
-    table.add_column("run")
+    table.add_column("run", min_width=12, overflow="fold")
     table.add_column("on", no_wrap=True)
-    for heading in ("mean response\ntime", "p99", "difference", "relative"):
+    for heading in ("mean response\ntime", "difference"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("pairs", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -179,9 +179,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
             one.label,
             one.run.source,
             with_interval(mean_response(one.run.own)),
-            number(quantile(one.run.own, 0.99), 2),
-            "-" if difference is None else with_interval(difference),
-            signed_percent(one.relative),
+            "-" if difference is None else f"{with_interval(difference)}\n{signed_percent(one.relative)}",
             one.pairs,
             "[green]valid[/]" if one.run.valid else "[bold yellow]suspect[/]",
         )

@@ -90,7 +90,7 @@ def tails(series: Sequence[Series]) -> Figure:
                 ordered = np.sort(response)
                 share = 1 - np.arange(1, len(ordered) + 1) / len(ordered)
                 kept = _thinned(len(ordered) - 1)
-                axes.plot(ordered[kept], share[kept], color=colour, **SOURCE_LINES[source])
+                axes.plot(ordered[kept], share[kept], color=colour, **SOURCE_LINES[source], **_marks(one, source, i))
                 longest = max(longest, float(ordered[-1])) if len(ordered) else longest
             if one.tail is not None and longest:
                 times = np.linspace(0, longest, 200)
@@ -113,7 +113,8 @@ def numbers(series: Sequence[Series], edges: Array, warmup: float) -> Figure:
         for i, one in enumerate(series):
             colour = COLOURS[i % len(COLOURS)]
             for source, number in one.number.items():
-                axes.plot((edges[:-1] + edges[1:]) / 2, number, color=colour, **SOURCE_LINES[source])
+                middles = (edges[:-1] + edges[1:]) / 2
+                axes.plot(middles, number, color=colour, **SOURCE_LINES[source], **_marks(one, source, i))
             if one.number_in_theory is not None:
                 axes.axhline(one.number_in_theory, color=colour, **SOURCE_LINES["theory"])
         if warmup > 0:
@@ -160,7 +161,7 @@ def differences(found: Sequence[Difference]) -> Figure:
         axes.set_yticks(range(len(variants)), variants)
         axes.set_ylim(len(variants) - 0.5, -0.5)
         axes.set_xlabel("difference in mean response time [%]")
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(pairs))
+        axes.figure.legend(loc="outside upper left", ncols=2, fontsize="small")
 
     return _figure(draw)
 
@@ -181,9 +182,19 @@ def _legends(axes: Axes, series: Sequence[Series], *, theory: bool) -> None:
     sources = list(dict.fromkeys(source for one in series for source in one.response))
     if theory:
         sources.append("theory")
-    handles = [Line2D([], [], color=COLOURS[i % len(COLOURS)], label=one.name) for i, one in enumerate(series)]
+    handles = [
+        Line2D([], [], color=COLOURS[i % len(COLOURS)], marker=MARKS[i % len(MARKS)], markersize=4, label=one.name)
+        for i, one in enumerate(series)
+    ]
     handles += [Line2D([], [], color="black", label=source, **SOURCE_LINES[source]) for source in sources]
-    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize="small")
+    axes.figure.legend(handles=handles, loc="outside upper left", ncols=3, fontsize="small")
+
+
+def _marks(one: Series, source: str, index: int) -> dict[str, Any]:
+    """A few marks on a variant's first line, so that it is told from others without colour."""
+    if source != next(iter(one.response)):
+        return {}
+    return {"marker": MARKS[index % len(MARKS)], "markevery": 0.13, "markersize": 4}
 
 
 def _thinned(count: int, points: int = 400) -> npt.NDArray[np.intp]:

@@ -16,6 +16,7 @@ from testbed.measure.pathwise import Columns
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary
 from testbed.nominal import nominal
+from testbed.reports.provenance import read_environment
 from testbed.run_folder import OutputError, read_jobs, read_run
 from testbed.runtime.system import holds
 from testbed.scenario import Scenario, variants
@@ -86,6 +87,7 @@ def budget_of(scenario: Scenario, summaries: Sequence[Summary]) -> ErrorBudget |
 def read_measured(folder: Path) -> tuple[Scenario, list[Measured]]:
     """Return the scenario and the variants of a finished run. Raises OutputError."""
     scenario, found = read_run(folder)
+    read_environment(folder)  # which tells an unfinished run
     by_name = dict(variants(scenario))
     measured: list[Measured] = []
     for name in dict.fromkeys(summary.variant for summary in found):

@@ -24,8 +24,8 @@ SLICES = 150
 
 def run_page(folder: Path) -> Page:
     """Return the report of a run's folder. Raises OutputError."""
-    environment = read_environment(folder)
     scenario, measured = read_measured(folder)
+    environment = read_environment(folder)
     on_cluster = any("cluster" in one.summaries for one in measured)
     with_twin = any("twin" in one.summaries for one in measured)
     command = "testbed run scenario.toml" + (" --virtual" if not on_cluster else " --twin" if with_twin else "")
@@ -101,7 +101,7 @@ def _remarks(measured: Sequence[Measured], missing: Sequence[str]) -> list[Block
             items.append(f"{one.name}: the run was too short for its interval to be trusted (~±)")
         if isinstance(one.prediction, Prediction):
             about = f"{one.name}: theory: {one.prediction.name} ({one.prediction.kind}; {one.prediction.source})"
-            items.append(". ".join([about, *one.prediction.notes]))
+            items.append("; ".join([about, *one.prediction.notes]))
         else:
             items.append(f"{one.name}: no theory: {one.prediction.reason}")
     return [Items(items)]
@@ -200,7 +200,7 @@ def _plots(scenario: Scenario, measured: Sequence[Measured]) -> list[Block]:
         Plot(
             inline_svg(numbers(series, edges, min(starts)), "numbers"),
             f"Number of jobs in the system over time{' in the first replication' if many else ''}; the warm-up, which "
-            "is not measured, is shaded. A line that still rises at the end is a run too short, or a cluster overloaded.",
+            "is not measured, is shaded. A line that still rises at the end shows a run too short, or too much load.",
             f"Line plot of the number of jobs in the system over time, for {names}.",
         ),
     ]
@@ -275,7 +275,9 @@ def _quantiles(measured: Sequence[Measured]) -> Table:
             rows.append([one.name, source, *(number(quantile(summaries, p)) for p in levels)])
         if isinstance(one.prediction, Prediction) and one.prediction.quantiles:
             rows.append([one.name, "theory", *(number(one.prediction.quantiles.get(p)) for p in levels)])
-    return Table("Quantiles of the response time", ["variant", "source", *(f"{p:.1%}" for p in levels)], rows, names=2)
+    return Table(
+        "Quantiles of the response time", ["variant", "source", *(f"{100 * p:g} %" for p in levels)], rows, names=2
+    )
 
 
 def _counts(measured: Sequence[Measured]) -> Table:

@@ -134,6 +134,8 @@ def _series(axes: Axes, rows: Sequence[Row], x: str, index: int, name: str) -> N
         "cluster": {"linestyle": "", "marker": mark, "markerfacecolor": "white", "markersize": 8, "zorder": 1.9},
         "reference": {"linestyle": "", "marker": "x", "color": "0.35", "elinewidth": 0.8},
     }
+    # The cluster's mark is the twin's, hollow, so that it needs no entry of its own beside that.
+    named = ("theory", "twin") if any(row.source in ("theory", "twin") for row in rows) else ("cluster",)
     for source, style in styles.items():
         mine = sorted((row for row in rows if row.source == source), key=lambda row: float(row.settings[x]))
         if not mine:
@@ -145,7 +147,7 @@ def _series(axes: Axes, rows: Sequence[Row], x: str, index: int, name: str) -> N
             capsize=0 if source == "theory" else 2.5,
             **{"color": colour, **style},
         )
-        if source in ("theory", "twin"):
+        if source in named:
             drawn.set_label(name)
 
 

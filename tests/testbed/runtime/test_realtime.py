@@ -81,6 +81,34 @@ async def test_a_process_that_is_held_up_departs_late_once_and_serves_no_more_fo
     assert lateness[held_up] >= 4.5 + 3.1 - meter.departures[held_up] - 1e-6
 
 
+async def test_a_server_says_how_late_it_noticed_the_end_of_a_service(
+    real_time: World, shop: tuple[Customer, DepartureMeter], busy_wait: Callable[[float], None], time_unit: float
+) -> None:
+    customer, meter = shop
+    customer.start = lambda: [customer.order(job) for job in range(TASKS)]  # type: ignore[method-assign]
+    real_time.env.call_at(4.5, lambda: busy_wait(3.1 * time_unit))
+    await real_time.run(TASKS + 2.0)
+    held = [(end, done) for end, done in zip(meter.departures, customer.done, strict=True) if 4.5 <= end <= 7.6]
+    assert held
+    for end, done in held:
+        assert done.lateness >= 7.6 - end - 1e-9
+    assert all(done.lateness >= 0 for done in customer.done)
+
+
+async def test_event_loop_lag_is_the_time_from_a_turns_beginning_to_sending_and_to_delivery(
+    real_time: World, shop: tuple[Customer, DepartureMeter], busy_wait: Callable[[float], None], time_unit: float
+) -> None:
+    runtime, (customer, _) = real_time.env, shop
+    runtime.start(time.monotonic())
+    runtime.call_at(0.0, lambda: customer.order(0))
+    runtime.call_at(0.0, lambda: busy_wait(2 * time_unit))
+    runtime.turn([[Done(customer.address, 0, 7, 0, 0.0, 1.0), Done(customer.address, 0, 8, 0, 0.0, 1.0)]])
+    present = runtime.clock()
+    assert [done.job for done in customer.done] == [7, 8]
+    assert 2 * 2.0 <= runtime.delivered_after <= 2 * present  # two messages came, and waited for the timers
+    assert 2.0 <= runtime.sent_after <= present  # one was sent
+
+
 async def test_timers_that_fell_due_while_the_loop_was_held_up_are_fired_in_order_at_their_own_times(
     real_time: World, busy_wait: Callable[[float], None], time_unit: float
 ) -> None:

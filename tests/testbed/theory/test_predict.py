@@ -12,7 +12,7 @@ from scipy.stats import t as student
 from testbed.scenario import JobType, Pool, Scenario
 from testbed.theory.baselines import jiq_limit, mg1, mm1b, mmc, power_of_d, power_of_d_phase_type, round_robin
 from testbed.theory.copies import COPYING
-from testbed.theory.predict import POLICIES, NoPrediction, predict, stability_bound
+from testbed.theory.predict import POLICIES, NoPrediction, predict, predicted_tail, stability_bound
 from testbed.workload.arrivals import DeterministicArrivals, MarkovModulatedPoisson, Renewal
 from testbed.workload.distributions import Deterministic, Erlang, Exponential, Hyperexponential, Pareto
 
@@ -36,6 +36,23 @@ def test_random_routing_is_an_exact_mm1_queue_with_its_quantiles(predicted):
     assert tail == near(tuple(math.exp(-t / 5) for t in times))
     assert times[0] < prediction.quantiles[0.5]
     assert times[-1] > prediction.quantiles[0.999]
+
+
+@pytest.mark.parametrize("settings", [{}, {"message_delay": 0.25}, {"buffer": 4}])
+def test_the_predicted_tail_is_that_of_the_quantiles_delays_included(predicted, scenario, settings):
+    for policy in ("random", "power-of-d"):
+        made = scenario(policy, **settings)
+        tail = predicted_tail(made)
+        quantiles = getattr(predict(made), "quantiles", {})
+        assert (tail is None) == (not quantiles)
+        for probability, value in quantiles.items():
+            assert tail(value) == pytest.approx(1 - probability, rel=1e-6)
+            assert tail(0.0) == pytest.approx(1.0)
+
+
+def test_no_tail_is_predicted_where_there_is_no_distribution(scenario):
+    assert predicted_tail(scenario("random", size=Deterministic(value=2.0))) is None
+    assert predicted_tail(scenario("random", load=1.2)) is None
 
 
 def test_random_routing_is_exact_for_any_sizes_and_says_nothing_of_unknown_distributions(predicted):
