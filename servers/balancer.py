@@ -44,6 +44,8 @@ NO: Final = 2
 MOVED: Final = 3  # tasks moved
 LATE: Final = 4  # of these, on arrival at a server that had got work meanwhile
 WITHDRAWN: Final = 5  # offers accepted when no task waited any more
+STOLEN: Final = 6  # of the tasks moved
+SHARED: Final = 7
 
 MOST: Final = 1000  # tasks in one Transfer, for it must fit into a frame
 
@@ -293,6 +295,9 @@ class Balancer:
         exchange = self.exchanges.pop(transfer.exchange)
         if exchange.state is State.ASKING:
             self._counts[YES] += 1
+            self._counts[STOLEN] += len(transfer.tasks)
+        else:
+            self._counts[SHARED] += len(transfer.tasks)
         exchange.advance(Event.TRANSFER)
         if exchange is self._promised_to:
             self._promised_to = None

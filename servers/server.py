@@ -47,6 +47,8 @@ class Server(Agent):
     ) -> None:
         super().__init__(env, address)
         self.queue_length = 0  # tasks at the server, the one in service included
+        self.probes_idle = 0  # probes answered that found the server idle
+        self.probes_busy = 0
         #: Each with the time of its arrival here, how long it had waited elsewhere before, and its position then.
         self._waiting: Discipline[tuple[float, float, Assign, int]] = FirstComeFirstServed()
         self._balancer: Balancer | None = None
@@ -81,6 +83,10 @@ class Server(Agent):
 
     def on_probe(self, probe: Probe) -> None:
         """Answer with the queue length."""
+        if self.queue_length:
+            self.probes_busy += 1
+        else:
+            self.probes_idle += 1
         self.env.send(ProbeReply(probe.sender, self.address, probe.job, self.queue_length, probe.question))
 
     def on_assign(self, task: Assign) -> None:

@@ -206,14 +206,16 @@ class Experiment:
             nonlocal targets_written
             if self._folder is not None and not targets_written:
                 targets_written = True
-                self._folder.write_targets(controller.metrics_targets(), {"job": "testbed"})
+                self._folder.write_targets(controller.metrics_targets())
             self._watcher.show(observer.snapshot(controller.members, controller.incidents))
 
-        self._controller = controller = Controller(scenario, replication, labels=labels, observe=observe)
+        self._controller = controller = Controller(scenario, replication, labels=labels, theory=theory, observe=observe)
         try:
             measurements = await controller.run()
         finally:
             self._controller = None
+            if self._folder is not None:
+                self._folder.write_targets([])
         return measurements if controller.started else None
 
     def _summarise(self, run: VariantRun) -> None:

@@ -419,6 +419,10 @@ class Encoder:
         self._buffer = bytearray(1 << 16)
         self._limit = limit
 
+    def encode(self, body: object) -> bytes:
+        """Return ``body`` without a frame around it."""
+        return self._encoder.encode(body)
+
     def frame(self, body: object) -> bytes:
         """Return ``body`` as one frame. Raises ProtocolError when it is too long."""
         buffer = self._buffer

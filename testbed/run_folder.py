@@ -21,6 +21,7 @@ import platform
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,7 @@ from testbed.copy_life import FATES, MET
 from testbed.measure import summary as summaries
 from testbed.measure.records import COLUMNS, COPY_COLUMNS, OUTCOMES, TASK_COLUMNS, Measurements
 from testbed.measure.summary import Summary
+from testbed.metrics.discovery import TargetGroup, encode
 from testbed.scenario import ScenarioError, resolved
 
 if TYPE_CHECKING:
@@ -223,9 +225,9 @@ class RunFolder:
         """Write ``summary.json`` anew."""
         replace_file(self.path / "summary.json", summaries.encode(runs))
 
-    def write_targets(self, targets: list[str], labels: dict[str, str]) -> None:
+    def write_targets(self, groups: Sequence[TargetGroup]) -> None:
         """Write where Prometheus finds the processes' metrics."""
-        replace_file(self.targets_file, json.dumps([{"targets": targets, "labels": labels}], indent=2).encode())
+        replace_file(self.targets_file, encode(groups))
 
     def _write_environment(self, seconds: float | None = None) -> None:
         write_environment(self.path, self._started, seconds)

@@ -22,6 +22,7 @@ import trio
 
 from testbed.measure.records import ProcessReport
 from testbed.protocol import Encoder, FrameReader
+from testbed.snapshot import Theory
 
 
 class Hello(msgspec.Struct, tag=True):
@@ -43,7 +44,7 @@ class Setup(msgspec.Struct, tag=True):
     servers: tuple[int, int] | None
     pools: bool
     folder: str  # for sockets
-    metric_labels: dict[str, str]
+    theory: Theory | None = None  # what the metrics of dispatcher 0 say of it
 
 
 class Ready(msgspec.Struct, tag=True):

@@ -38,8 +38,10 @@ from testbed.cluster.control import (
 )
 from testbed.cluster.members import Member, launch, roles
 from testbed.measure.records import Measurements
+from testbed.metrics.discovery import TargetGroup
 from testbed.protocol import VERSION, ProtocolError
 from testbed.scenario import resolved
+from testbed.snapshot import Theory
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -59,6 +61,7 @@ class ClusterError(Exception):
 class Controller:
     """One run of one variant on a cluster of processes of this machine.
 
+    ``labels`` are put on the series of its metrics, beside which ``theory`` is shown.
     ``observe`` is called with the controller about four times a second while the run goes on. ``stop()`` ends the run
     early, from any thread of control within trio: arrivals stop, and what was measured is returned.
     """
@@ -69,6 +72,7 @@ class Controller:
         replication: int,
         *,
         labels: dict[str, str],
+        theory: Theory | None = None,
         observe: Callable[[Controller], object] = lambda controller: None,
     ) -> None:
         self.scenario = scenario
@@ -79,6 +83,7 @@ class Controller:
         self.interrupted = False
         self.rejected = 0  # connections from strangers
         self._labels = labels
+        self._theory = theory
         self._replication = replication
         self._observe = observe
         self._token = secrets.token_hex(16)
@@ -93,9 +98,21 @@ class Controller:
         """The last word of each process that has given one."""
         return [member.progress for member in self.members if member.progress is not None]
 
-    def metrics_targets(self) -> list[str]:
-        """Return host:port of each process's /metrics."""
-        return [f"127.0.0.1:{member.ready.metrics_port}" for member in self.members if member.ready is not None]
+    def metrics_targets(self) -> list[TargetGroup]:
+        """Return where each process's /metrics are, and the labels of its series."""
+        return [
+            TargetGroup(
+                [f"127.0.0.1:{member.ready.metrics_port}"],
+                {
+                    "job": "testbed",
+                    **self._labels,
+                    "policy": self.scenario.dispatch.policy,
+                    "process": member.name,
+                },
+            )
+            for member in self.members
+            if member.ready is not None
+        ]
 
     def stop(self) -> None:
         """End the run now and keep what was measured."""
@@ -204,7 +221,7 @@ class Controller:
                     servers=member.servers,
                     pools=member.pools,
                     folder=str(self._folder),
-                    metric_labels={**self._labels, "process": member.name},
+                    theory=self._theory if member.dispatcher == 0 else None,
                 )
             )
             while (message := await channel.receive()) is not None:

@@ -1,43 +1,72 @@
-"""Records of a process that is looked at while it runs."""
+"""Records of a process that is looked at while it runs.
+
+What is shown and scraped is computed from the records that are written anyway, a few times a second and many at once
+(``catch_up``): job by job it would cost more than the rest of the record. Metrics are therefore up to that much behind.
+"""
 
 from __future__ import annotations
 
-from math import isnan
+import numpy as np
+import numpy.typing as npt
 
 from testbed.copy_life import FATES, MET
 from testbed.measure.histogram import LogHistogram
 from testbed.measure.records import (
     COMPLETED,
+    DELAY_BUCKETS,
     OUTCOMES,
     RESPONSE_BUCKETS,
-    CopyRecord,
     CopyRecords,
-    JobRecord,
     JobRecords,
 )
 
 
 class LiveRecords(JobRecords):
-    """Job records that also keep what is shown and scraped while the run goes on."""
+    """Job records with what is shown and scraped while the run goes on.
+
+    ``responses``, ``inherent``, ``queueing`` and ``lags`` hold response times, inherent and queueing delays of
+    completed jobs and dispatch lags of all, in time units; ``outcomes`` and ``tasks`` count jobs and tasks by outcome.
+    ``examples`` has a job's number and response time for each bucket of ``responses``: those of the latest one.
+    """
 
     def __init__(self, capacity: int, time_unit: float) -> None:
         super().__init__(capacity)
-        #: Response times and dispatch lags in time units.
         self.responses = LogHistogram(*RESPONSE_BUCKETS)
+        self.inherent = LogHistogram(*DELAY_BUCKETS)
+        self.queueing = LogHistogram(*DELAY_BUCKETS)
         self.lags = LogHistogram(1e-6 / time_unit, 10.0 / time_unit, 1.5)
         self.outcomes = [0] * len(OUTCOMES)
+        self.tasks = [0] * len(OUTCOMES)
+        self.examples: list[tuple[int, float] | None] = [None] * len(self.responses.counts)
+        self._seen = 0
 
-    def write(self, record: JobRecord) -> None:
-        """Append one job, and count it."""
-        super().write(record)
-        self.outcomes[record.outcome] += 1
-        self.lags.add(record.lag)
-        if record.outcome == COMPLETED:
-            self.responses.add(record.response)
+    def catch_up(self) -> None:
+        """Count what was written since the last time."""
+        rows = self.rows(self._seen)
+        self._seen = self.count
+        if not len(rows):
+            return
+        outcome = rows["outcome"]
+        tasks = np.bincount(outcome, rows["tasks"], len(OUTCOMES))
+        self.outcomes = (np.bincount(outcome, minlength=len(OUTCOMES)) + self.outcomes).tolist()
+        self.tasks = [before + int(more) for before, more in zip(self.tasks, tasks, strict=True)]
+        self.lags.add_all(rows["lag"])
+        done = rows[outcome == COMPLETED]
+        response = done["response"]
+        self.responses.add_all(response)
+        self.inherent.add_all(done["inherent"])
+        # Not below 0: a difference of two times that are equal but for rounding.
+        self.queueing.add_all(np.maximum(response - done["inherent"], 0.0))
+        self._choose_examples(done["job"], response)
+
+    def _choose_examples(self, jobs: npt.NDArray[np.int64], responses: npt.NDArray[np.float64]) -> None:
+        """Keep the last job of each bucket."""
+        for bucket, i in {b: i for i, b in enumerate(self.responses.buckets_of(responses).tolist())}.items():
+            self.examples[bucket] = int(jobs[i]), float(responses[i])
 
 
 class LiveCopies(CopyRecords):
-    """Records of copies that also keep what is scraped while the run goes on."""
+    """Records of copies with what is scraped while the run goes on."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -46,11 +75,18 @@ class LiveCopies(CopyRecords):
         self.later = [0] * len(FATES)
         self.met = [0] * len(MET)
         self.received = [0.0] * len(FATES)  # time units
+        self._seen = 0
 
-    def write(self, record: CopyRecord) -> None:
-        """Append one copy, and count it."""
-        super().write(record)
-        (self.later if record.copy else self.first)[record.fate] += 1
-        self.met[record.met] += 1
-        if not isnan(record.received):
-            self.received[record.fate] += record.received
+    def catch_up(self) -> None:
+        """Count what was written since the last time."""
+        rows = self.rows(self._seen)
+        self._seen = self.count
+        if not len(rows):
+            return
+        first = rows["copy"] == 0
+        fate = rows["fate"]
+        self.first = (np.bincount(fate[first], minlength=len(FATES)) + self.first).tolist()
+        self.later = (np.bincount(fate[~first], minlength=len(FATES)) + self.later).tolist()
+        self.met = (np.bincount(rows["met"], minlength=len(MET)) + self.met).tolist()
+        received = np.bincount(fate, np.nan_to_num(rows["received"]), len(FATES))
+        self.received = (received + self.received).tolist()

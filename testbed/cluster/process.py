@@ -45,7 +45,8 @@ from testbed.measure.records import (
     ProcessReport,
     TaskRecords,
 )
-from testbed.metrics import serve_metrics
+from testbed.metrics.process_metrics import ProcessMetrics
+from testbed.metrics.serving import MetricsServer
 from testbed.protocol import VERSION
 from testbed.runtime.pools import addresses, build_pool_agent, pool_counters
 from testbed.runtime.realtime import RealTimeRuntime
@@ -76,6 +77,7 @@ class ClusterProcess:
     def __init__(self, setup: Setup, token: str, number: int, channel: Channel[FromController]) -> None:
         scenario = self.scenario = decode(tomllib.loads(setup.scenario), source="the controller")
         self.setup = setup
+        self.theory = setup.theory
         self._number = number
         self._channel = channel
         self._unit = scenario.run.time_unit_seconds
@@ -90,6 +92,7 @@ class ClusterProcess:
             lateness_seconds=self.lateness,
             delay=build_delay(scenario, setup.replication, setup.name),
         )
+        self.metrics_server = MetricsServer()
         self.occupancy = Occupancy()
         self.records = LiveRecords(
             expected_jobs(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0, self._unit
@@ -146,8 +149,14 @@ class ClusterProcess:
         """Tell the controller how things are, four times a second."""
         while True:
             await trio.sleep(PROGRESS_SECONDS)
+            self._catch_up()
             with trio.CancelScope(shield=True):  # half a frame would make what follows unreadable
                 await self._channel.send(self.progress())
+
+    def _catch_up(self) -> None:
+        """Have what is shown and scraped follow the records."""
+        self.records.catch_up()
+        self.copies.catch_up()
 
     def progress(self) -> Progress:
         """Return how things are now."""
@@ -191,6 +200,7 @@ class ClusterProcess:
             self.runtime.now = max(self.runtime.now, self.runtime.clock())
             lost = [range(*servers) for servers in finish.lost_servers]
             self.dispatcher.close(lambda server: any(server in servers for servers in lost))
+        self._catch_up()
         await self._send_records()
         edges, occupancy = self.occupancy.table()
         lateness = self.lateness
@@ -263,8 +273,8 @@ class ClusterProcess:
     async def run(self) -> None:
         """Do what the controller says until it says Finish or goes away."""
         listener, address = listen(self.scenario.cluster.transport, Path(self.setup.folder), str(self._number))
-        metrics_port = serve_metrics(self)
-        await self._channel.send(Ready(address, metrics_port))
+        self.metrics_server.start(ProcessMetrics(self))
+        await self._channel.send(Ready(address, self.metrics_server.port))
         finish: Finish | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(take_newcomers, listener, nursery, self.peers.serve)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 
 class LogHistogram:
-    """Counts of non-negative values in buckets whose bounds grow by a constant ratio.
+    """Counts of non-negative values in buckets whose bounds grow by a constant ratio, or by smaller ones in places.
 
     The first bucket holds all values up to ``lowest``, the last, which has no bound, those above ``highest``. Memory
     does not grow with the number of values, and a quantile is off by at most the width of its bucket.
@@ -17,13 +21,21 @@ class LogHistogram:
 
     __slots__ = ("bounds", "counts", "max", "sum")
 
-    def __init__(self, lowest: float, highest: float, ratio: float = 1.15) -> None:
-        """Lay out buckets from ``lowest`` to at least ``highest`` (the values' unit); ValueError if they can't be."""
-        if not (0 < lowest < highest < math.inf and ratio > 1):
-            raise ValueError(f"need 0 < lowest < highest and ratio > 1, not {lowest}, {highest} and {ratio}")
-        steps = math.ceil(math.log(highest / lowest) / math.log(ratio) - 1e-9)
-        self.bounds = [lowest * ratio**i for i in range(steps + 1)]
-        self.counts = [0] * (steps + 2)
+    def __init__(
+        self, lowest: float, highest: float, ratio: float = 1.15, finer: Sequence[tuple[float, float, float]] = ()
+    ) -> None:
+        """Lay out buckets from ``lowest`` to at least ``highest`` (the values' unit); ValueError if they can't be.
+
+        ``finer`` are stretches (from, to, ratio) in which another ratio holds; where they overlap the smallest does.
+        """
+        if not (0 < lowest < highest < math.inf and all(r > 1 for r in (ratio, *(r for _, _, r in finer)))):
+            raise ValueError(f"need 0 < lowest < highest and ratios > 1, not {lowest}, {highest}, {ratio} and {finer}")
+        self.bounds = [lowest]
+        while self.bounds[-1] < highest * (1 - 1e-9):
+            last = self.bounds[-1]
+            inside = [r for begin, end, r in finer if begin <= last * (1 + 1e-9) and last < end]
+            self.bounds.append(last * min(inside, default=ratio))
+        self.counts = [0] * (len(self.bounds) + 1)
         self.sum = 0.0
         self.max = 0.0
 
@@ -33,6 +45,26 @@ class LogHistogram:
         self.sum += value
         if value > self.max:
             self.max = value
+
+    def buckets_of(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Return the indices of the buckets that ``values`` fall into, shape (values,)."""
+        return np.searchsorted(self.bounds, values)
+
+    def add_all(self, values: npt.NDArray[np.float64]) -> None:
+        """Count many values, shape (values,), at once.
+
+        Another thread that reads ``counts`` and ``sum`` one right after the other finds them in step: the interpreter
+        does not switch between plain assignments.
+        """
+        if not len(values):
+            return
+        inside = np.bincount(self.buckets_of(values), minlength=len(self.counts))
+        counts = (inside + self.counts).tolist()
+        total = self.sum + float(values.sum())
+        largest = max(self.max, float(values.max()))
+        self.counts = counts
+        self.sum = total
+        self.max = largest
 
     @property
     def count(self) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections import Counter
 
 import trio
 
 from testbed.protocol import BATCH, BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message, ProtocolError
 
 RECEIVE_BYTES = 1 << 18
+WEIGH_EVERY = 16  # frames: of one in so many the messages are weighed
+FRAME_OVERHEAD = 5  # bytes: of the length of a frame, and of the array in it
 LOOKS = 4  # times that a receiver looks for more bytes without waiting
 
 
@@ -26,7 +29,10 @@ class Connection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
         self.outbox: list[Message] = []
-        self.messages_sent = 0
+        self.sent: Counter[type[Message]] = Counter()  # messages by kind
+        #: Bytes by kind, an estimate: the messages of one frame in WEIGH_EVERY are weighed, and count so many times.
+        self.weighed: Counter[type[Message]] = Counter()
+        self._flushes = 0
         self.bytes_sent = 0
         self.peak_unsent = 0
         self._encoder = Encoder()
@@ -36,16 +42,30 @@ class Connection:
         self._closed = False
         self._looks_left = 0
 
+    @property
+    def messages_sent(self) -> int:
+        """How many messages were sent."""
+        return self.sent.total()
+
     def flush(self) -> None:
         """Send all messages of the outbox, as one frame unless there are very many."""
         outbox = self.outbox
-        self.messages_sent += len(outbox)
+        self.sent.update(map(type, outbox))
+        self._flushes += 1
+        if self._flushes % WEIGH_EVERY == WEIGH_EVERY // 2:
+            self._weigh(outbox)
         if len(outbox) <= BATCH_LIMIT:
             self._write_frames(outbox)
         else:
             for i in range(0, len(outbox), BATCH_LIMIT):
                 self._write_frames(outbox[i : i + BATCH_LIMIT])
         outbox.clear()
+
+    def _weigh(self, messages: list[Message]) -> None:
+        encode = self._encoder.encode
+        share = FRAME_OVERHEAD / len(messages)
+        for message in messages:
+            self.weighed[type(message)] += round(WEIGH_EVERY * (len(encode(message)) + share))
 
     def _write_frames(self, messages: list[Message]) -> None:
         try:

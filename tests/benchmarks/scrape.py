@@ -45,7 +45,9 @@ def run(scraped: bool) -> tuple[ProcessReport, list[int]]:
 
     def observe(controller: Controller) -> None:
         if scraped and not threads:
-            threads.append(threading.Thread(target=scrape, args=(controller.metrics_targets(),)))
+            threads.append(
+                threading.Thread(target=scrape, args=([group.targets[0] for group in controller.metrics_targets()],))
+            )
             threads[0].start()
         if controller.progress and all(progress.time > 118 for progress in controller.progress):
             over.set()

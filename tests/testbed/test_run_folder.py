@@ -16,6 +16,7 @@ import testbed
 from testbed import run_folder
 from testbed.measure.records import COLUMNS, OUTCOMES
 from testbed.measure.summary import encode
+from testbed.metrics.discovery import TargetGroup
 from testbed.run_folder import FILE_NAMES, OutputError, RunFolder, read_jobs, read_run, replace_file
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode, load
@@ -135,7 +136,7 @@ def test_a_run_that_fails_leaves_readable_files(tmp_path: Path) -> None:
 
     def write_and_fail() -> None:
         with folder:
-            folder.write_targets(["127.0.0.1:9000"], {"job": "testbed"})
+            folder.write_targets([TargetGroup(["127.0.0.1:9000"], {"job": "testbed"})])
             assert json.loads(folder.targets_file.read_text()) == [
                 {"targets": ["127.0.0.1:9000"], "labels": {"job": "testbed"}}
             ]

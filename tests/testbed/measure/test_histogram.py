@@ -57,6 +57,26 @@ def test_quantiles_of_a_smooth_law_are_close_to_exact():
         assert histogram.quantile(p) == pytest.approx(-math.log1p(-p), rel=0.02)
 
 
+def test_finer_stretches_have_smaller_ratios():
+    bounds = np.array(LogHistogram(0.01, 100.0, 2.0, [(0.1, 10.0, 1.2), (1.0, 2.0, 1.05)]).bounds)
+    assert bounds[0] == 0.01
+    assert 100.0 <= bounds[-1] < 200.0
+    for low, ratio in zip(bounds[:-1], bounds[1:] / bounds[:-1], strict=True):
+        assert ratio == pytest.approx(1.05 if 1.0 <= low < 2.0 else 1.2 if 0.1 <= low < 10.0 else 2.0)
+
+
+@given(st.lists(st.floats(0.0, 500.0)))
+def test_adding_all_at_once_equals_adding_one_by_one(values):
+    one_by_one, at_once = LogHistogram(0.01, 100.0), LogHistogram(0.01, 100.0)
+    for value in values:
+        one_by_one.add(value)
+    at_once.add_all(np.array(values[: len(values) // 2]))
+    at_once.add_all(np.array(values[len(values) // 2 :]))
+    assert at_once.counts == one_by_one.counts
+    assert at_once.max == one_by_one.max
+    assert at_once.sum == pytest.approx(one_by_one.sum)
+
+
 @given(st.lists(st.floats(0.0, 500.0)), st.lists(st.floats(0.0, 500.0)))
 def test_merging_equals_counting_everything_in_one(first, second):
     a, b, both = (LogHistogram(0.01, 100.0) for _ in range(3))

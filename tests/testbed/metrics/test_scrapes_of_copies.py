@@ -25,14 +25,14 @@ class Scrapes:
         self.samples: dict[tuple[str, frozenset[str]], float] = {}
 
     def __call__(self, controller: Controller) -> None:
-        for target in controller.metrics_targets():
-            connection = http.client.HTTPConnection(target, timeout=10)
+        for group in controller.metrics_targets():
+            connection = http.client.HTTPConnection(group.targets[0], timeout=10)
             connection.request("GET", "/metrics")
             text = connection.getresponse().read().decode()
             connection.close()
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
-                    own = frozenset(value for key, value in sample.labels.items() if key not in ("run", "variant"))
+                    own = frozenset([*sample.labels.values(), group.labels["process"]])
                     self.samples[sample.name, own] = sample.value
 
 

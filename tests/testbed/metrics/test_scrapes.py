@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.cluster
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 TIME_UNIT = 0.01
+KINDS = ("assign", "done", "dropped", "probe", "probe_reply")
 
 
 def scrape(target: str, accept: str = "text/plain") -> tuple[str, str]:
@@ -59,6 +61,11 @@ def parse(text: str) -> Scraped:
     return Scraped(parse_text(text))
 
 
+def scrape_open(target: str) -> tuple[str, Scraped]:
+    kind, text = scrape(target, OPENMETRICS)
+    return kind, Scraped(parse_openmetrics(text))
+
+
 class Observer:
     """Scrapes every process at each look; ``first`` and ``last`` are the scrapes by process name."""
 
@@ -66,16 +73,17 @@ class Observer:
         self.first: dict[str, Scraped] = {}
         self.last: dict[str, Scraped] = {}
         self.open: dict[str, tuple[str, Scraped]] = {}
+        self.open_at_end: dict[str, tuple[str, Scraped]] = {}
 
     def __call__(self, controller: Controller) -> None:
         names = [member.name for member in controller.members]
-        targets = dict(zip(names, controller.metrics_targets(), strict=True))
+        targets = {group.labels["process"]: group.targets[0] for group in controller.metrics_targets()}
+        assert list(targets) == names
         self.last = {name: parse(scrape(target)[1]) for name, target in targets.items()}
         if not self.first:
             self.first = self.last
-            for name, target in targets.items():
-                kind, text = scrape(target, OPENMETRICS)
-                self.open[name] = (kind, Scraped(parse_openmetrics(text)))
+            self.open = {name: scrape_open(target) for name, target in targets.items()}
+        self.open_at_end = {name: scrape_open(target) for name, target in targets.items()}
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +113,8 @@ def test_the_last_scrape_agrees_with_the_final_report(run: tuple[Observer, Measu
     assert set(observer.last) == set(reports) == {"dispatcher-0", "dispatcher-1", "node-0", "node-1"}
     for name, scraped in observer.last.items():
         report = reports[name]
-        assert scraped.value("testbed_messages_total", direction="sent") == report.messages_sent > 0
-        assert scraped.value("testbed_messages_total", direction="received") == report.messages_received > 0
+        assert scraped.value("testbed_sent_messages_total") == report.messages_sent > 0
+        assert scraped.value("testbed_received_messages_total") == report.messages_received > 0
         assert scraped.value("testbed_sent_bytes_total") == report.bytes_sent
         assert scraped.value("testbed_rejected_frames_total") == report.rejected_frames == 0
         # One timer may have come after the last scrape: the one that notes the processor time.
@@ -121,6 +129,7 @@ def test_the_last_scrape_agrees_with_the_final_report(run: tuple[Observer, Measu
         assert scraped.value("testbed_jobs_total", outcome="completed") == completed.sum()
         assert scraped.value("testbed_jobs_total", outcome="dropped") == jobs - completed.sum() > 0
         assert scraped.value("testbed_jobs_total", outcome="lost") == 0
+        assert scraped.value("testbed_tasks_total") == jobs
         assert scraped.value("testbed_jobs_in_system") == 0
         assert scraped.value("testbed_probes_total") == columns["probes"][mine].sum()
         assert scraped.value("testbed_response_time_seconds_count") == completed.sum()
@@ -130,9 +139,28 @@ def test_the_last_scrape_agrees_with_the_final_report(run: tuple[Observer, Measu
         assert scraped.value("testbed_dispatch_lag_seconds_sum") == pytest.approx(
             columns["lag"][mine].sum() * TIME_UNIT
         )
-        for sample in scraped.samples("testbed_response_time_seconds_bucket"):
-            bound = float(sample.labels["le"])
-            assert sample.value == (responses <= bound * (1 + 1e-12)).sum()
+        inherent = columns["inherent"][completed] * TIME_UNIT
+        for name_of, values in (
+            ("response_time", responses),
+            ("inherent_delay", inherent),
+            ("queueing_delay", np.maximum(responses - inherent, 0.0)),
+        ):
+            assert scraped.value(f"testbed_{name_of}_seconds_sum") == pytest.approx(values.sum())
+            for sample in scraped.samples(f"testbed_{name_of}_seconds_bucket"):
+                bound = float(sample.labels["le"])
+                assert sample.value == pytest.approx((values <= bound * (1 + 1e-12)).sum(), abs=1)  # a value on a bound
+    sent = {
+        kind: sum(s.value("testbed_sent_messages_total", kind=kind) for s in observer.last.values()) for kind in KINDS
+    }
+    assert sent["assign"] == sum(columns["tasks"]) == sent["done"] + sent["dropped"]
+    assert sent["probe"] == sent["probe_reply"] == columns["probes"].sum()
+    assert sum(sent.values()) == sum(report.messages_sent for report in reports.values())
+    found = {
+        found: sum(s.value("testbed_probes_answered_total", found=found) for s in observer.last.values())
+        for found in ("idle", "busy")
+    }
+    assert found["idle"] + found["busy"] == sent["probe"]
+    assert min(found.values()) > 0
 
 
 def test_servers_are_on_nodes_and_empty_in_the_end(run: tuple[Observer, Measurements]) -> None:
@@ -141,6 +169,8 @@ def test_servers_are_on_nodes_and_empty_in_the_end(run: tuple[Observer, Measurem
         last = observer.last[name]
         assert last.value("testbed_servers") == 3
         assert last.value("testbed_tasks_at_servers") == 0
+        assert last.value("testbed_busy_servers") == 0
+        assert last.value("testbed_longest_queue_length") == 0
         assert last.value("testbed_servers_with_queue_length_at_least", tasks="1") == 0
         assert last.samples("testbed_jobs_total") == []
     assert observer.last["dispatcher-0"].samples("testbed_servers") == []
@@ -158,13 +188,30 @@ def test_histograms_are_cumulative_and_end_in_infinity(run: tuple[Observer, Meas
                 assert bounds == sorted(set(bounds))
                 assert bounds[-1] == float("inf")
                 assert scraped.value(f"{family.name}_count") == counts[-1]
-                assert len(buckets) < 80  # each is a series in Prometheus
+                assert len(buckets) < 165  # each is a series in Prometheus
     bounds = [
         float(sample.labels["le"])
         for sample in observer.last["dispatcher-0"].samples("testbed_response_time_seconds_bucket")
     ]
     assert bounds[0] == pytest.approx(RESPONSE_BUCKETS[0] * TIME_UNIT)
-    assert bounds[-2] >= RESPONSE_BUCKETS[1] * TIME_UNIT / RESPONSE_BUCKETS[2] ** 2
+    assert bounds[-2] >= RESPONSE_BUCKETS[1] * TIME_UNIT
+
+
+def test_exemplars_are_jobs_of_their_buckets(run: tuple[Observer, Measurements]) -> None:
+    observer, measured = run
+    columns = measured.columns
+    responses = dict(zip(columns["job"].tolist(), (columns["response"] * TIME_UNIT).tolist(), strict=True))
+    _, scraped = observer.open_at_end["dispatcher-0"]
+    below, count, exemplars = 0.0, 0.0, 0
+    for sample in scraped.samples("testbed_response_time_seconds_bucket"):
+        bound = float(sample.labels["le"])
+        assert (sample.exemplar is not None) == (sample.value > count)
+        if sample.exemplar is not None:
+            assert below < sample.exemplar.value <= bound
+            assert responses[int(sample.exemplar.labels["job"])] == pytest.approx(sample.exemplar.value)
+            exemplars += 1
+        below, count = bound, sample.value
+    assert exemplars > 10
 
 
 def test_openmetrics_parses_and_says_the_same(run: tuple[Observer, Measurements]) -> None:
@@ -178,15 +225,13 @@ def test_openmetrics_parses_and_says_the_same(run: tuple[Observer, Measurements]
         }
 
 
-def test_every_sample_says_which_run_and_process_it_is_of(run: tuple[Observer, Measurements]) -> None:
+def test_nothing_but_its_target_says_which_run_and_process_a_series_is_of(run: tuple[Observer, Measurements]) -> None:
     observer, _ = run
     for scraped in observer.last.values():
-        samples = [s for f in scraped.families.values() for s in f.samples if s.name.startswith("testbed_")]
-        assert samples
-        for sample in samples:
-            assert {"run", "variant", "replication"} <= sample.labels.keys()
-            assert sample.labels["variant"] == "power-of-d"
+        labels = {label for family in scraped.families.values() for sample in family.samples for label in sample.labels}
+        assert not labels & {"job", "run", "variant", "replication", "policy", "process", "instance"}
         assert scraped.value("process_cpu_seconds_total") > 0
+        assert 0 < scraped.value("testbed_scrape_duration_seconds") < 60
 
 
 class Target(msgspec.Struct, forbid_unknown_fields=True):
@@ -207,9 +252,9 @@ class Reader(Silent):
     def show(self, snapshot: Snapshot) -> None:
         (path,) = self._output.glob("targets-*.json")
         self.seen.append(msgspec.json.decode(path.read_bytes(), type=list[Target]))
-        for target in self.seen[-1][0].targets:
+        for group in self.seen[-1]:
             if self.parsed < 3:
-                self.parsed += bool(parse(scrape(target)[1]).families)
+                self.parsed += bool(parse(scrape(group.targets[0])[1]).families)
 
 
 def test_targets_are_where_prometheus_finds_them_while_the_run_goes_on(tmp_path: Path) -> None:
@@ -227,9 +272,21 @@ def test_targets_are_where_prometheus_finds_them_while_the_run_goes_on(tmp_path:
     result = testbed.run(scenario, output=tmp_path, watcher=reader)
     assert reader.seen
     assert reader.parsed == 3
-    hosts = [tuple(group.targets) for groups in reader.seen for group in groups]
-    assert all(len(targets) == 3 for targets in hosts)
-    assert len(set(hosts)) == 2  # each variant has processes of its own
-    assert all(target.startswith("127.0.0.1:") for targets in hosts for target in targets)
+    hosts = {target: group.labels for groups in reader.seen for group in groups for target in group.targets}
+    assert all(len(groups) == 3 for groups in reader.seen)
+    assert len(hosts) == 6  # each variant has processes of its own
+    assert all(host.startswith("127.0.0.1:") for host in hosts)
+    assert {tuple(labels.items()) for labels in hosts.values()} == {
+        (
+            ("job", "testbed"),
+            ("run", "targets"),
+            ("variant", variant),
+            ("replication", "0"),
+            ("policy", "random"),
+            ("process", process),
+        )
+        for variant in ("random", "again")
+        for process in ("dispatcher-0", "node-0", "node-1")
+    }
     assert result.folder is not None
     assert not list(tmp_path.glob("targets-*.json"))
