@@ -36,6 +36,7 @@ def settings(scenario: Scenario, swept: Sequence[tuple[str, str]] = ()) -> Secti
         for pool in scenario.pools
     )
     delay = scenario.cluster.message_delay
+    warmup = run.warmup if run.warmup == "auto" else f"{run.warmup:g}"
     pairs = [
         ("servers", pools),
         ("dispatchers", str(scenario.cluster.dispatchers)),
@@ -56,7 +57,7 @@ def settings(scenario: Scenario, swept: Sequence[tuple[str, str]] = ()) -> Secti
         ],
         *swept,
         ("time unit", run.time_unit),
-        ("warm-up, duration", f"{run.warmup}, {run.duration:g} time units"),
+        ("warm-up, duration", f"{warmup}, {run.duration:g} time units"),
         ("replications", str(run.replications)),
         ("seed", str(scenario.seed)),
     ]

@@ -292,3 +292,11 @@ def test_a_place_that_cannot_be_written_is_said_with_status_2(run_of_both: Path,
     result = command("report", run_of_both, "--output", tmp_path / "none" / "r.html")
     assert result.exit_code == 2
     assert "No such file or directory; choose a file that you may write with --output" in result.output
+
+
+def test_a_run_that_completed_no_job_is_reported_as_just_that(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    html = run_page(make_run(tmp_path, settings={"run.warmup": 10, "workload.load": 1e-6})).html()
+    self_contained(html)
+    page = Reader(html)
+    assert "none of 0 jobs that arrived in the measured window was completed" in page.text
+    assert not [caption for caption in page.tables if "in parts" in caption]
