@@ -86,12 +86,12 @@ def reproduce(
     from testbed.live import RunsBar
     from testbed.reproduce import UnknownStudyError, study
     from testbed.reproduce import reproduce as compute
-    from testbed.reproduce.table import print_study, studies_table
+    from testbed.reproduce.table import print_study, studies_tables
     from testbed.run_folder import OutputError
     from testbed.twins import TwinError
 
     if listed or name is None:
-        Console().print(studies_table())
+        Console().print(*studies_tables())
         if not listed:
             fail("give the NAME of a study")
         return

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from testbed.reproduce.computing import Reproduction
 
 
-def studies_table() -> Table:
-    """Return the table of all studies."""
-    table = new_table("studies: testbed reproduce NAME")
-    for heading in ("study", "what it computes", "paper", "takes about"):
-        table.add_column(heading, no_wrap=heading == "study")
+def studies_tables() -> list[Table]:
+    """Return the tables of all studies, one for each paper."""
+    found: dict[str, Table] = {}
     for name, study in studies().items():
-        table.add_row(name, study.shows, study.paper, study.takes)
-    return table
+        if study.paper not in found:
+            found[study.paper] = new_table(study.paper)
+            for heading in ("study", "what it computes", "takes"):
+                found[study.paper].add_column(heading, no_wrap=heading == "study")
+        found[study.paper].add_row(name, study.shows, study.takes)
+    return list(found.values())
 
 
 def print_study(result: Reproduction, console: Console) -> None:
@@ -99,11 +101,11 @@ def _by_point(rows: Sequence[Row]) -> list[list[Row]]:
 
 def _cell(row: Row) -> str:
     if row.source == "reference":  # as many digits as it was given with
-        return f"{row.value:g}" + (f" ± {row.half_width:g}" if row.half_width is not None else "")
+        return f"{row.value:g}" + (f"±{row.half_width:g}" if row.half_width is not None else "")
     if 0 < abs(row.value) < 0.01 and not row.half_width:
         return f"{row.value:.2g}"
     digits = 3 if abs(row.value) < 1000 else 1
     text = number(row.value, digits)
     if row.half_width is not None:
-        text += f" ± {number(row.half_width, digits)}"
+        text += f"±{number(row.half_width, digits)}"
     return f"{text} (suspect)" if row.source == "cluster" and row.verdict != "valid" else text
