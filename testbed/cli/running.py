@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from testbed.cli.app import INTERRUPTED, ScenarioArgument, announce_unstable, app, fail, finish, read
+from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, reporting_page
 from testbed.scenario import ScenarioError
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ def run(
     twin: Annotated[bool, typer.Option("--twin", help="also replay the workload on the twin and compare")] = False,
     output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
+    dash: Annotated[bool, typer.Option("--dash", help="show it on a page in the browser meanwhile")] = False,
+    host: HostOption = LOOPBACK,
+    port: PortOption = 0,
+    token: TokenOption = None,
 ) -> None:
     """Run a scenario and show what it measured beside the theory.
 
@@ -38,10 +43,14 @@ def run(
 
     if virtual and twin:
         fail("--virtual runs only the twin, so there is nothing for --twin to compare; give one of them")
+    if virtual and dash:
+        fail("--virtual has no cluster to watch; leave out --dash, and see it afterwards: testbed dash RUN")
     settings = read(scenario)
     where: Where = "twin" if virtual else "cluster and twin" if twin else "cluster"
     console = Console(stderr=True)
     watcher = _watcher(console, quiet, live=not virtual)
+    if dash:
+        watcher = reporting_page(watcher, settings.name, host, port, token)
     try:
         experiment = Experiment(settings, where, output, watcher)
         announce_unstable(settings, watcher)

@@ -1,0 +1,83 @@
+"""A process that serves the page of a command that is busy otherwise: it shows what its standard input tells it.
+
+Standard input is a socket on which frames come as on a control connection, the first one Serve. The page ends with
+what feeds it: when the socket is closed without an Ended, the page says that the command has gone away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+import msgspec
+import trio
+
+from testbed.cluster.control import Channel
+from testbed.dash.board import Board
+from testbed.dash.serving import Place, serve
+from testbed.measure.summary import Summary
+from testbed.protocol import ProtocolError
+from testbed.snapshot import Snapshot
+
+NICENESS = 10  # the agents come first
+
+
+class Serve(msgspec.Struct, tag=True):
+    """Where to serve: a listening socket's file descriptor, and what Place knows of it."""
+
+    title: str
+    descriptor: int
+    host: str
+    token: str | None
+
+
+class Show(msgspec.Struct, tag=True):
+    """How a run stands."""
+
+    snapshot: Snapshot
+
+
+class Conclude(msgspec.Struct, tag=True):
+    """What a run came to."""
+
+    summary: Summary
+
+
+class Ended(msgspec.Struct, tag=True):
+    """There will be no more, and why."""
+
+    why: str
+
+
+Told = Serve | Show | Conclude | Ended
+TOLD: msgspec.msgpack.Decoder[Told] = msgspec.msgpack.Decoder(Told)
+
+
+async def main() -> None:
+    """Be told where to serve, and show what comes."""
+    os.nice(NICENESS)
+    channel: Channel[Told] = Channel(trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=0))), TOLD)
+    first = await channel.receive()
+    if not isinstance(first, Serve):
+        return
+    board = Board(first.title)
+
+    async def listen_to_command() -> None:
+        with contextlib.suppress(ProtocolError):
+            while (told := await channel.receive()) is not None:
+                if isinstance(told, Show):
+                    board.show(told.snapshot)
+                elif isinstance(told, Conclude):
+                    board.conclude(told.summary)
+                elif isinstance(told, Ended):
+                    board.end(told.why)
+                    return
+        board.end("the command that this page belongs to has gone away")
+
+    place = Place(socket.socket(fileno=first.descriptor), first.host, first.token)
+    await serve(board, place, until=listen_to_command)
+
+
+if __name__ == "__main__":
+    trio.run(main)
