@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,7 +101,7 @@ def compute(
         values = theory[i] if i < len(theory) else {}
         result.rows += [Row(point.settings, name, "theory", value, line=point.line) for name, value in values.items()]
         result.rows += [row for rows in measured for row in rows.get(i, [])]
-        result.rows += reference(study.name, point.settings)
+        result.rows += [replace(row, line=point.line) for row in reference(study.name, point.settings)]
     return result
 
 

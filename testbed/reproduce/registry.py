@@ -6,6 +6,9 @@ from testbed.reproduce.parallel_jobs.probe_overhead import ProbeOverheadNeeded
 from testbed.reproduce.parallel_jobs.queue_lengths import QueueLengths
 from testbed.reproduce.parallel_jobs.regimes import Regimes
 from testbed.reproduce.parallel_jobs.zero_queueing_delay import ZeroQueueingDelay
+from testbed.reproduce.rerouting_replication.approximation import ApproximationError
+from testbed.reproduce.rerouting_replication.latency import Latency
+from testbed.reproduce.rerouting_replication.stability import StabilityKnowledge, StabilitySlowSpeed
 from testbed.reproduce.stealing_sharing.regions import Regions
 from testbed.reproduce.stealing_sharing.response_time import ResponseTime, ResponseTimeTail
 from testbed.reproduce.stealing_sharing.size_parameters import SizeParameters
@@ -23,6 +26,10 @@ STUDIES: tuple[type[Study], ...] = (
     Regions,
     ResponseTime,
     ResponseTimeTail,
+    StabilitySlowSpeed,
+    StabilityKnowledge,
+    Latency,
+    ApproximationError,
 )
 
 

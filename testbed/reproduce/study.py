@@ -24,6 +24,10 @@ PARALLEL_JOBS = "Weng and Wang 2021, Achieving zero asymptotic queueing delay fo
 STEALING_SHARING = (
     "Van Houdt 2019, Randomized work stealing versus sharing in large-scale systems with non-exponential job sizes"
 )
+RESOLVING_AFFINITY = (
+    "Raaijmakers, Borst and Boxma 2020, Threshold-based rerouting and replication for resolving job-server affinity "
+    "relations"
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Studies of the paper on rerouting and replication (Raaijmakers, Borst and Boxma 2020)."""
