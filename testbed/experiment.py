@@ -124,7 +124,9 @@ def mean_response(runs: list[Summary]) -> Interval:
 class Experiment:
     """Runs a scenario's variants one after the other, and keeps what each measured as soon as it is there."""
 
-    def __init__(self, scenario: Scenario, where: Where, output: Path | None, watcher: Watcher) -> None:
+    def __init__(
+        self, scenario: Scenario, where: Where, output: Path | None, watcher: Watcher, hold: float | None = None
+    ) -> None:
         if scenario.sweep is not None:
             raise ScenarioError(
                 "a run is of one point, and this is a scenario of several: run it with `testbed sweep`", key="sweep"
@@ -132,6 +134,7 @@ class Experiment:
         self._scenario = scenario
         self._where = where
         self._watcher = watcher
+        self._hold = hold
         self._variants = variants(scenario)
         self._controller: Controller | None = None
         self._stop = False
@@ -209,7 +212,15 @@ class Experiment:
                 self._folder.write_targets(controller.metrics_targets())
             self._watcher.show(observer.snapshot(controller.members, controller.incidents))
 
-        self._controller = controller = Controller(scenario, replication, labels=labels, theory=theory, observe=observe)
+        self._controller = controller = Controller(
+            scenario,
+            replication,
+            labels=labels,
+            theory=theory,
+            hold=self._hold,
+            announce=self._watcher.announce,
+            observe=observe,
+        )
         try:
             measurements = await controller.run()
         finally:
@@ -263,6 +274,7 @@ def run(
     where: Where = "cluster",
     output: str | Path | None = None,
     watcher: Watcher | None = None,
+    hold: float | None = None,
 ) -> Result:
     """Run a scenario and return what it measured.
 
@@ -272,6 +284,8 @@ def run(
             run's workload on the twin and compares job by job.
         output: the folder in which to make the run folder; None to keep everything in memory.
         watcher: shown how the run is doing (testbed.live).
+        hold: seconds that each cluster's last metrics wait to be read; by default a minute if Prometheus has read them
+            before, and else not at all.
 
     Works in scripts and in notebooks. Ctrl-C stops arrivals, saves what was measured and raises KeyboardInterrupt.
     Raises testbed.cluster.controller.ClusterError when the cluster does not come up, and
@@ -283,7 +297,7 @@ def run(
         raise ValueError(f"where must be one of {', '.join(map(repr, get_args(Where)))}, not {where!r}")
     if isinstance(scenario, (str, Path)):
         scenario = load(scenario)
-    experiment = Experiment(scenario, where, Path(output) if output is not None else None, watcher or Silent())
+    experiment = Experiment(scenario, where, Path(output) if output is not None else None, watcher or Silent(), hold)
     execute(experiment)
     if experiment.result.interrupted:
         raise KeyboardInterrupt

@@ -25,6 +25,15 @@ def run(
     virtual: Annotated[bool, typer.Option("--virtual", help="run only the twin: no processes, virtual time")] = False,
     twin: Annotated[bool, typer.Option("--twin", help="also replay the workload on the twin and compare")] = False,
     output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
+    hold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="wait so long for Prometheus to read each variant's last metrics "
+            "[default: a minute if it has read them before, else not at all]",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
     dash: Annotated[bool, typer.Option("--dash", help="show it on a page in the browser meanwhile")] = False,
     host: HostOption = LOOPBACK,
@@ -52,7 +61,7 @@ def run(
     if dash:
         watcher = reporting_page(watcher, settings.name, host, port, token)
     try:
-        experiment = Experiment(settings, where, output, watcher)
+        experiment = Experiment(settings, where, output, watcher, hold)
         announce_unstable(settings, watcher)
         with watcher:
             execute(experiment)

@@ -9,7 +9,7 @@ Linked               ->                     connected to those that I talk to
                      <-      Start
 Progress (often)     ->
                      <-      Finish         stop arrivals, report
-Records (some), Report ->                   then the process ends
+Records (some), Report ->                   then the process ends, or when its last metrics have been read
 """
 
 from __future__ import annotations
@@ -94,9 +94,13 @@ class Progress(msgspec.Struct, tag=True):
 
 
 class Finish(msgspec.Struct, tag=True):
-    """Stop arrivals and report. ``lost_servers`` are ranges of servers whose process has died."""
+    """Stop arrivals and report. ``lost_servers`` are ranges of servers whose process has died.
+
+    ``hold``: whether to go on, after the report, until the last metrics have been read; None: if Prometheus reads them.
+    """
 
     lost_servers: list[tuple[int, int]] = []
+    hold: bool | None = None
 
 
 class Records(msgspec.Struct, tag=True):
@@ -107,13 +111,14 @@ class Records(msgspec.Struct, tag=True):
 
 
 class Report(msgspec.Struct, tag=True):
-    """The last word of a process."""
+    """The last word of a process. ``held``: its metrics are still to be read, and then it ends."""
 
     process: ProcessReport
     counters: dict[str, int]
     occupancy_edges: list[float]
     occupancy: list[list[float]]
     counted: list[list[int]]
+    held: bool = False
 
 
 FromProcess = Hello | Ready | Linked | Progress | Records | Report

@@ -53,6 +53,9 @@ START_IN_SECONDS = 0.1
 GRACE_SECONDS = 5.0  # that a process may be behind the others when the run's time is over
 OBSERVE_SECONDS = 0.2
 
+#: Prometheus reads once a minute unless it is told otherwise.
+HOLD_SECONDS = 65.0
+
 
 class ClusterError(Exception):
     """The cluster could not be started."""
@@ -61,7 +64,9 @@ class ClusterError(Exception):
 class Controller:
     """One run of one variant on a cluster of processes of this machine.
 
-    ``labels`` are put on the series of its metrics, beside which ``theory`` is shown.
+    ``labels`` are put on the series of its metrics, beside which ``theory`` is shown. In the end the processes wait up
+    to ``hold`` seconds until their last metrics have been read; by default HOLD_SECONDS if Prometheus has read them
+    before, and else not at all. ``announce`` is told of it.
     ``observe`` is called with the controller about four times a second while the run goes on. ``stop()`` ends the run
     early, from any thread of control within trio: arrivals stop, and what was measured is returned.
     """
@@ -73,6 +78,8 @@ class Controller:
         *,
         labels: dict[str, str],
         theory: Theory | None = None,
+        hold: float | None = None,
+        announce: Callable[[str], object] = lambda text: None,
         observe: Callable[[Controller], object] = lambda controller: None,
     ) -> None:
         self.scenario = scenario
@@ -84,6 +91,8 @@ class Controller:
         self.rejected = 0  # connections from strangers
         self._labels = labels
         self._theory = theory
+        self._grace = hold
+        self._announce = announce
         self._replication = replication
         self._observe = observe
         self._token = secrets.token_hex(16)
@@ -138,6 +147,7 @@ class Controller:
                         await self._watch()
                     if self.started:
                         await self._collect()
+                        await self._hold()
                 finally:
                     self._finishing = True
                     for member in self.members:
@@ -181,6 +191,7 @@ class Controller:
         if member.channel is not None:
             await member.heard_out.wait()
         member.ended = True
+        self._notify()
         if self._finishing or member.report is not None:
             return
         how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
@@ -319,10 +330,29 @@ class Controller:
     async def _collect(self) -> None:
         """Have all processes that are left report, and wait for them."""
         dead = [member for member in self.members if member.process.returncode is not None]
-        await self._tell_all(Finish([member.servers for member in dead if member.servers is not None]))
+        lost = [member.servers for member in dead if member.servers is not None]
+        await self._tell_all(Finish(lost, hold=None if self._grace is None else self._grace > 0))
         with trio.move_on_after(REPORT_SECONDS) as scope:
             while any(member.report is None and not member.ended for member in self.members):
                 await self._changed.wait()
         if scope.cancelled_caught:
             silent = ", ".join(member.name for member in self.members if member.report is None)
             self._fail(f"no report after {REPORT_SECONDS:.0f} s from {silent}")
+
+    async def _hold(self) -> None:
+        """Wait until the last metrics of the processes have been read: until those that are held have ended."""
+        held = [member for member in self.members if member.report is not None and member.report.held]
+        if not held or self.interrupted:
+            return
+        seconds = HOLD_SECONDS if self._grace is None else self._grace
+        self._announce(f"the last metrics wait up to {seconds:g} s for Prometheus to read them (Ctrl-C: no longer)")
+        began = trio.current_time()
+        with trio.move_on_after(seconds):
+            while not self.interrupted and any(not member.ended for member in held):
+                await self._changed.wait()
+        unread = ", ".join(member.name for member in held if not member.ended)
+        self._announce(
+            f"the last metrics were not read: {unread}"
+            if unread
+            else f"the last metrics were read after {trio.current_time() - began:.1f} s"
+        )

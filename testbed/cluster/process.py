@@ -68,6 +68,7 @@ from testbed.scenario import decode
 from testbed.snapshot import LONGEST_SHOWN
 
 PROGRESS_SECONDS = 0.25
+HOLD_LOOK_SECONDS = 0.02
 RECORDS_PER_PIECE = 16384
 
 
@@ -201,6 +202,8 @@ class ClusterProcess:
             lost = [range(*servers) for servers in finish.lost_servers]
             self.dispatcher.close(lambda server: any(server in servers for servers in lost))
         self._catch_up()
+        self.metrics_server.final = True
+        held = self.metrics_server.watched if finish.hold is None else finish.hold
         await self._send_records()
         edges, occupancy = self.occupancy.table()
         lateness = self.lateness
@@ -232,8 +235,24 @@ class ClusterProcess:
                 occupancy_edges=edges.tolist(),
                 occupancy=occupancy.tolist(),
                 counted=self.occupancy.counted(),
+                held=held,
             )
         )
+        if held:
+            await self._hold()
+
+    async def _hold(self) -> None:
+        """Wait until the last metrics have been read, or the controller wants to wait no longer."""
+        async with trio.open_nursery() as nursery:
+
+            async def leave() -> None:
+                await self._channel.receive()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(leave)
+            while not self.metrics_server.read:
+                await trio.sleep(HOLD_LOOK_SECONDS)
+            nursery.cancel_scope.cancel()
 
     def counters(self) -> dict[str, int]:
         """Return what has been counted, by name."""

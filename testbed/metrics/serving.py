@@ -24,14 +24,15 @@ PROMETHEUS = "HTTP_X_PROMETHEUS_SCRAPE_TIMEOUT_SECONDS"
 class MetricsServer:
     """Serves /metrics on a loopback port that the system chooses, in Prometheus' text format or OpenMetrics.
 
-    ``scrapes`` counts those that have been answered, ``watched`` says whether one of them was Prometheus' own, and
-    ``seconds`` is how long the latest took to collect and write.
+    ``watched`` says whether Prometheus has read them, ``seconds`` how long the latest scrape took to collect and write.
+    Set ``final`` when nothing will change any more: ``read`` tells then whether these last values have been read.
     """
 
     def __init__(self) -> None:
-        self.scrapes = 0
         self.watched = False
         self.seconds = 0.0
+        self.final = False
+        self.read = False
         self.registry = CollectorRegistry()
         self._answer = make_wsgi_app(self.registry)
         self.port = 0
@@ -47,15 +48,16 @@ class MetricsServer:
 
     def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         began = time.perf_counter()
+        final = self.final
         body = _Body(self._answer(environ, start_response))
         if environ["PATH_INFO"] == "/metrics":
             self.seconds = time.perf_counter() - began
-            body.sent = lambda: self._note(PROMETHEUS in environ)
+            body.sent = lambda: self._note(PROMETHEUS in environ, final)
         return body
 
-    def _note(self, by_prometheus: bool) -> None:
-        self.scrapes += 1
+    def _note(self, by_prometheus: bool, final: bool) -> None:
         self.watched |= by_prometheus
+        self.read |= final
 
 
 class _Body(list[bytes]):
