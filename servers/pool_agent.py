@@ -142,6 +142,7 @@ class PoolAgent(Agent):
                 copy.received,
                 threshold,
                 self._rules.action == "replicate",
+                copy.job.number,
             )
         )
 

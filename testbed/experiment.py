@@ -265,6 +265,7 @@ class Experiment:
                 self._folder.add_jobs(measurements, run.variant, run.replication, types)
                 self._folder.add_tasks(measurements, run.variant, run.replication)
                 self._folder.add_copies(measurements, run.variant, run.replication, pools)
+                self._folder.add_events(measurements, run.variant, run.replication)
         self._folder.write_summaries([s for r in self.result.runs for s in (r.cluster, r.twin) if s is not None])
 
 

@@ -8,6 +8,7 @@ messages out.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
@@ -26,6 +27,14 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
     to: Address
     sender: Address
+
+
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def kind_name(kind: type[Message]) -> str:
+    """Return the name of a kind of message as metrics and traces have it: ``probe_reply``."""
+    return _WORDS.sub("_", kind.__name__).lower()
 
 
 class Probe(Message, tag=1):
@@ -235,7 +244,7 @@ class Serve(Message, tag=41):
     """The pool agent has an idle server serve a copy of a job, of which ``received`` time units are served already.
 
     When ``threshold`` is received without an end the server reports Reached; it stops, unless ``goes_on``. ``copy``
-    numbers the pool agent's copies.
+    numbers the pool agent's copies. ``job`` is for those who follow it; the server answers for the copy alone.
     """
 
     copy: int
@@ -244,6 +253,7 @@ class Serve(Message, tag=41):
     received: float
     threshold: float
     goes_on: bool
+    job: int
 
 
 class Reached(Message, tag=42):

@@ -15,7 +15,16 @@ from testbed.measure.pathwise import compare
 from testbed.measure.summary import summarise
 from testbed.measure.verdict import with_emulation_error
 from testbed.nominal import nominal
-from testbed.run_folder import OutputError, copies_table, jobs_table, read_jobs, read_run, replace_file, tasks_table
+from testbed.run_folder import (
+    OutputError,
+    copies_table,
+    events_table,
+    jobs_table,
+    read_jobs,
+    read_run,
+    replace_file,
+    tasks_table,
+)
 from testbed.runtime.twin import simulate
 from testbed.scenario import variants
 from testbed.theory.predict import predict
@@ -55,6 +64,8 @@ def replay(folder: Path) -> Result:
             pools = [pool.name for pool in variant.pools]
             tables.setdefault("twin_copies.parquet", []).append(copies_table(measurements, *of_run, pools))
         jobs = read_jobs(folder / "jobs.parquet", summary.variant, summary.replication, types)
+        if measurements.events:
+            tables.setdefault("twin_events.parquet", []).append(events_table(measurements, *of_run))
         pathwise = compare(jobs, measurements.columns, summary.window)
         twin = summarise(
             measurements,

@@ -4,7 +4,9 @@ scenario.toml      the resolved scenario
 jobs.parquet       a row per job, of all variants and replications, from the cluster
 tasks.parquet      a row per finished task, where jobs may have several tasks
 copies.parquet     a row per copy, where jobs have copies, or are served in several pools
-twin.parquet       the same as jobs.parquet from the twin, where it was run; twin_tasks.parquet, twin_copies.parquet
+events.parquet     a row per message of a traced job that was sent or delivered, where jobs are traced
+twin.parquet       the same as jobs.parquet from the twin, where it was run; twin_tasks.parquet, twin_copies.parquet,
+                   twin_events.parquet
 summary.json       statistics and verdicts (testbed.measure.summary)
 environment.json   versions, cores, when, how long
 
@@ -38,6 +40,7 @@ from testbed.measure.records import COLUMNS, COPY_COLUMNS, OUTCOMES, TASK_COLUMN
 from testbed.measure.summary import Summary
 from testbed.metrics.discovery import TargetGroup, encode
 from testbed.scenario import ScenarioError, resolved
+from testbed.tracing.recorder import TraceEvent
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -94,6 +97,15 @@ def copies_table(measurements: Measurements, variant: str, replication: int, poo
             arrays[name] = pa.DictionaryArray.from_arrays(copies[name].astype(np.int32), words[name])
         else:
             arrays[FILE_NAMES.get(name, name)] = pa.array(copies[name], from_pandas=True)
+    return pa.table(arrays)
+
+
+def events_table(measurements: Measurements, variant: str, replication: int) -> pa.Table:
+    """Return what happened to traced jobs as an Arrow table, in the order of time, which is in time units."""
+    events = measurements.events
+    arrays = _of_run(variant, replication, len(events))
+    for name in TraceEvent.__struct_fields__:
+        arrays[name] = pa.array([getattr(event, name) for event in events])
     return pa.table(arrays)
 
 
@@ -215,6 +227,12 @@ class RunFolder:
         if measurements.copies:
             name = "copies.parquet" if measurements.source == "cluster" else "twin_copies.parquet"
             self._append(name, copies_table(measurements, variant, replication, pool_names))
+
+    def add_events(self, measurements: Measurements, variant: str, replication: int) -> None:
+        """Append what happened to the traced jobs of one run to ``events.parquet`` or ``twin_events.parquet``."""
+        if measurements.events:
+            name = "events.parquet" if measurements.source == "cluster" else "twin_events.parquet"
+            self._append(name, events_table(measurements, variant, replication))
 
     def _append(self, name: str, table: pa.Table) -> None:
         if name not in self._writers:

@@ -39,6 +39,7 @@ def collect(
         occupancy_edges=edges,
         occupancy=occupancy,
         counters=counters,
+        events=sorted((event for member in members for event in member.events), key=lambda event: event.time),
         counted=merge_counted(reports),
         processes=[report.process for report in reports],
         stopped_at=min(scenario.horizon, reached),

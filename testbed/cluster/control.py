@@ -9,6 +9,7 @@ Linked               ->                     connected to those that I talk to
                      <-      Start
 Progress (often)     ->
                      <-      Finish         stop arrivals, report
+Events (perhaps)     ->
 Records (some), Report ->                   then the process ends, or when its last metrics have been read
 """
 
@@ -23,6 +24,7 @@ import trio
 from testbed.measure.records import ProcessReport
 from testbed.protocol import Encoder, FrameReader
 from testbed.snapshot import Theory
+from testbed.tracing.recorder import TraceEvent
 
 
 class Hello(msgspec.Struct, tag=True):
@@ -110,6 +112,12 @@ class Records(msgspec.Struct, tag=True):
     table: str = "jobs"
 
 
+class Events(msgspec.Struct, tag=True):
+    """What has happened to traced jobs since the last word of it."""
+
+    events: list[TraceEvent]
+
+
 class Report(msgspec.Struct, tag=True):
     """The last word of a process. ``held``: its metrics are still to be read, and then it ends."""
 
@@ -121,7 +129,7 @@ class Report(msgspec.Struct, tag=True):
     held: bool = False
 
 
-FromProcess = Hello | Ready | Linked | Progress | Records | Report
+FromProcess = Hello | Ready | Linked | Progress | Records | Events | Report
 FromController = Setup | Peers | Start | Finish
 
 #: What each side can be told.

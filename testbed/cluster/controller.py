@@ -25,6 +25,7 @@ from testbed.cluster.connecting import Address, hear_newcomer, listen, take_newc
 from testbed.cluster.control import (
     FROM_PROCESS,
     Channel,
+    Events,
     Finish,
     FromProcess,
     Linked,
@@ -254,6 +255,8 @@ class Controller:
             member.progress = message
         elif isinstance(message, Records):
             member.records.append(message)
+        elif isinstance(message, Events):
+            member.events.extend(message.events)
         elif isinstance(message, Report):
             member.report = message
         self._notify()

@@ -19,6 +19,7 @@ from testbed.measure.records import (
     CopyRecords,
     JobRecords,
 )
+from testbed.tracing.choice import are_traced
 
 
 class LiveRecords(JobRecords):
@@ -26,10 +27,11 @@ class LiveRecords(JobRecords):
 
     ``responses``, ``inherent``, ``queueing`` and ``lags`` hold response times, inherent and queueing delays of
     completed jobs and dispatch lags of all, in time units; ``outcomes`` and ``tasks`` count jobs and tasks by outcome.
-    ``examples`` has a job's number and response time for each bucket of ``responses``: those of the latest one.
+    ``examples`` has a job's number and response time for each bucket of ``responses``: those of the latest one, of
+    the ``traced`` share of jobs if some are traced.
     """
 
-    def __init__(self, capacity: int, time_unit: float) -> None:
+    def __init__(self, capacity: int, time_unit: float, traced: float = 0.0) -> None:
         super().__init__(capacity)
         self.responses = LogHistogram(*RESPONSE_BUCKETS)
         self.inherent = LogHistogram(*DELAY_BUCKETS)
@@ -38,6 +40,7 @@ class LiveRecords(JobRecords):
         self.outcomes = [0] * len(OUTCOMES)
         self.tasks = [0] * len(OUTCOMES)
         self.examples: list[tuple[int, float] | None] = [None] * len(self.responses.counts)
+        self._traced = traced
         self._seen = 0
 
     def catch_up(self) -> None:
@@ -61,6 +64,9 @@ class LiveRecords(JobRecords):
 
     def _choose_examples(self, jobs: npt.NDArray[np.int64], responses: npt.NDArray[np.float64]) -> None:
         """Keep the last job of each bucket."""
+        if self._traced:
+            chosen = are_traced(jobs, self._traced)
+            jobs, responses = jobs[chosen], responses[chosen]
         for bucket, i in {b: i for i, b in enumerate(self.responses.buckets_of(responses).tolist())}.items():
             self.examples[bucket] = int(jobs[i]), float(responses[i])
 

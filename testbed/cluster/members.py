@@ -14,6 +14,7 @@ import trio
 
 from testbed.cluster.connecting import Address
 from testbed.cluster.control import CONTROL_ENV, Channel, FromProcess, Progress, Ready, Records, Report
+from testbed.tracing.recorder import TraceEvent
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -46,6 +47,7 @@ class Member:
     linked: bool = False
     progress: Progress | None = None
     records: list[Records] = field(default_factory=list)
+    events: list[TraceEvent] = field(default_factory=list)
     report: Report | None = None
     heard_out: trio.Event = field(default_factory=trio.Event)  # all that it sent has been read
     ended: bool = False  # as a process, and heard out

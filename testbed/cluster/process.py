@@ -24,6 +24,7 @@ from testbed.cluster.control import (
     CONTROL_ENV,
     FROM_CONTROLLER,
     Channel,
+    Events,
     Finish,
     FromController,
     Hello,
@@ -55,6 +56,7 @@ from testbed.runtime.system import (
     build_delay,
     build_dispatcher,
     build_servers,
+    build_trace,
     build_workload,
     expected_copies,
     expected_jobs,
@@ -84,6 +86,7 @@ class ClusterProcess:
         self._unit = scenario.run.time_unit_seconds
         self.lateness = LogHistogram(1e-6, 10.0, 1.15)
         self._alarm = wake_up()
+        self._trace = build_trace(scenario)
         self.runtime = RealTimeRuntime(
             scenario.seed,
             setup.replication,
@@ -92,11 +95,14 @@ class ClusterProcess:
             alarm=self._alarm,
             lateness_seconds=self.lateness,
             delay=build_delay(scenario, setup.replication, setup.name),
+            trace=self._trace,
         )
         self.metrics_server = MetricsServer()
         self.occupancy = Occupancy()
         self.records = LiveRecords(
-            expected_jobs(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0, self._unit
+            expected_jobs(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0,
+            self._unit,
+            scenario.run.traced,
         )
         self.tasks = TaskRecords(
             expected_tasks(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0
@@ -153,6 +159,11 @@ class ClusterProcess:
             self._catch_up()
             with trio.CancelScope(shield=True):  # half a frame would make what follows unreadable
                 await self._channel.send(self.progress())
+                await self._send_events()
+
+    async def _send_events(self) -> None:
+        if self._trace is not None:
+            await self._channel.send(Events(self._trace.take()))
 
     def _catch_up(self) -> None:
         """Have what is shown and scraped follow the records."""
@@ -204,6 +215,7 @@ class ClusterProcess:
         self._catch_up()
         self.metrics_server.final = True
         held = self.metrics_server.watched if finish.hold is None else finish.hold
+        await self._send_events()
         await self._send_records()
         edges, occupancy = self.occupancy.table()
         lateness = self.lateness

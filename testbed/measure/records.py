@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import astuple
 
+from testbed.tracing.recorder import TraceEvent
+
 COMPLETED: Final = 0
 DROPPED: Final = 1
 LOST: Final = 2
@@ -299,5 +301,6 @@ class Measurements(msgspec.Struct, kw_only=True):
     stopped_at: float  # time when arrivals stopped, in time units
     tasks: dict[str, npt.NDArray[np.generic]] = {}  # see TASK_COLUMNS; empty where a job is one task
     copies: dict[str, npt.NDArray[np.generic]] = {}  # see COPY_COLUMNS; empty where jobs have no copies
+    events: list[TraceEvent] = []  # of traced jobs
     failure: str | None = None  # what went wrong, if the run did not end as planned
     incidents: list[str] = []  # deaths that the run went on after

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from servers.server import Server
 from testbed.copy_life import FATES, LOST, MET, NOT_CANCELLED, REROUTED
 from testbed.measure.records import OUTCOMES
 from testbed.metrics.families import counter, counters, gauge, gauges, histogram
-from testbed.protocol import Message
+from testbed.protocol import Message, kind_name
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
@@ -24,13 +23,6 @@ if TYPE_CHECKING:
     from testbed.snapshot import Theory
 
 QUEUE_LENGTHS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
-
-_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
-def kind_name(kind: type[Message]) -> str:
-    """Return the name of a kind of message as a label has it: ``probe_reply``."""
-    return _WORDS.sub("_", kind.__name__).lower()
 
 
 class ProcessMetrics(Collector):

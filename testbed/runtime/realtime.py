@@ -28,6 +28,7 @@ from testbed.runtime.connection import Connection
 from testbed.runtime.delay import Delay
 from testbed.runtime.timerfd import WakeUp
 from testbed.streams import Stream, generator
+from testbed.tracing.recorder import TraceRecorder
 
 #: A busy process takes a breath of this share of a time unit: the alarm goes off no sooner after a turn, and a turn
 #: that follows another sooner leaves its messages to the alarm. Deadlines and messages that lie closer together than a
@@ -40,7 +41,8 @@ class RealTimeRuntime:
     """An environment for agents (testbed.agent.Environment) on the wall clock.
 
     ``time_unit`` is the length of a time unit in seconds; ``addresses`` the number of agents in the whole cluster;
-    ``lateness_seconds`` a histogram that every timer's lateness is added to.
+    ``lateness_seconds`` a histogram that every timer's lateness is added to; ``trace`` what
+    records the messages of traced jobs, None for nothing.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class RealTimeRuntime:
         alarm: WakeUp,
         lateness_seconds: LogHistogram,
         delay: Delay | None = None,
+        trace: TraceRecorder | None = None,
     ) -> None:
         self.now = 0.0
         self.lateness = 0.0
@@ -83,6 +86,9 @@ class RealTimeRuntime:
         self._delay = delay
         #: Part of the environment.
         self.send: Callable[[Message], object] = self._send_now if delay is None else self._send_later
+        self._trace = trace
+        if trace is not None:
+            self.send = trace.sending(self, self.send)
 
     # --- the environment ---
 
@@ -109,6 +115,8 @@ class RealTimeRuntime:
     def add(self, agent: Agent) -> None:
         """Host an agent."""
         self.agents.append(agent)
+        if self._trace is not None:
+            self._trace.listen(self, agent)
         self._routes[agent.address] = agent.handlers
 
     def link(self, connection: Connection, addresses: Sequence[int]) -> None:

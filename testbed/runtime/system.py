@@ -24,6 +24,7 @@ from testbed.measure.records import CopyRecords, JobRecords, Occupancy, TaskReco
 from testbed.runtime.delay import Delay
 from testbed.runtime.pools import build_knowledge, build_rational, pool_agent_address
 from testbed.streams import generator
+from testbed.tracing.recorder import TraceRecorder
 from testbed.workload.distributions import Deterministic
 from testbed.workload.workload import Block, Workload
 
@@ -175,6 +176,11 @@ def build_delay(scenario: Scenario, replication: int, process: str) -> Delay | N
     else:
         return None
     return Delay(law.sample, generator(scenario.seed, replication, f"message delay/{process}"))
+
+
+def build_trace(scenario: Scenario) -> TraceRecorder | None:
+    """Return what records the messages of traced jobs, or None where no job is traced."""
+    return TraceRecorder(scenario.run.traced, scenario.servers) if scenario.run.traced else None
 
 
 def expected_jobs(scenario: Scenario) -> int:

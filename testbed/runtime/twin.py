@@ -14,6 +14,7 @@ from testbed.runtime.system import (
     build_delay,
     build_dispatcher,
     build_servers,
+    build_trace,
     build_workload,
     expected_copies,
     expected_jobs,
@@ -39,7 +40,8 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
     outcome is a deterministic function of the scenario and the replication; unless ``stopped()`` becomes true, which
     ends the run there and then.
     """
-    runtime = VirtualRuntime(scenario.seed, replication, build_delay(scenario, replication, "twin"))
+    trace = build_trace(scenario)
+    runtime = VirtualRuntime(scenario.seed, replication, build_delay(scenario, replication, "twin"), trace)
     occupancy = Occupancy()
     records = JobRecords(expected_jobs(scenario))
     tasks = TaskRecords(expected_tasks(scenario))
@@ -88,5 +90,6 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
         },
         counted=np.array(occupancy.counted()),
         processes=[],
+        events=trace.take() if trace is not None else [],
         stopped_at=stopped_at,
     )

@@ -17,17 +17,21 @@ from testbed.agent import Agent, Timer
 from testbed.protocol import Message
 from testbed.runtime.delay import Delay
 from testbed.streams import Stream, generator
+from testbed.tracing.recorder import TraceRecorder
 
 
 class VirtualRuntime:
     """An environment for agents (testbed.agent.Environment) on a virtual clock.
 
-    ``delay`` draws the one-way delay of each message, in time units; None for no delay.
+    ``delay`` draws the one-way delay of each message, in time units; None for no delay. ``trace`` records the
+    messages of traced jobs; None for nothing.
     """
 
     lateness = 0.0
 
-    def __init__(self, seed: int, replication: int = 0, delay: Delay | None = None) -> None:
+    def __init__(
+        self, seed: int, replication: int = 0, delay: Delay | None = None, trace: TraceRecorder | None = None
+    ) -> None:
         self.now = 0.0
         self.agents: dict[int, Agent] = {}
         self.messages = 0  # delivered
@@ -39,6 +43,9 @@ class VirtualRuntime:
         self._delay = delay
         #: Part of the environment: without delay, sending is appending.
         self.send: Callable[[Message], object] = self._mail.append if delay is None else self._send_later
+        self._trace = trace
+        if trace is not None:
+            self.send = trace.sending(self, self.send)
 
     def stream(self, name: str) -> Stream:
         """Return the random stream of that name."""
@@ -58,6 +65,8 @@ class VirtualRuntime:
     def add(self, agent: Agent) -> None:
         """Host an agent."""
         self.agents[agent.address] = agent
+        if self._trace is not None:
+            self._trace.listen(self, agent)
 
     def start(self) -> None:
         """Let the agents act at time 0."""

@@ -59,6 +59,9 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         Annotated[float, Meta(ge=0)] | None,
         Meta(description="time units that jobs are given to finish once arrivals have stopped; default: the duration"),
     ] = None
+    traced: Annotated[
+        float, Meta(ge=0, le=1, description="share of the jobs whose messages are recorded, for `testbed trace`")
+    ] = 0.0
 
     @property
     def time_unit_seconds(self) -> float:
