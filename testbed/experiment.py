@@ -202,7 +202,8 @@ class Experiment:
         name, replication, scenario = run.variant, run.replication, run.scenario
         theory = theory_of(scenario, run.prediction)
         observer = Observer(scenario, name, replication, theory=theory, horizon=scenario.horizon)
-        labels = {"run": self._scenario.name, "variant": name, "replication": str(replication)}
+        run_name = self._scenario.name if self._folder is None else self._folder.path.name
+        labels = {"run": run_name, "variant": name, "replication": str(replication)}
         targets_written = False
 
         def observe(controller: Controller) -> None:

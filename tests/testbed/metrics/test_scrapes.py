@@ -276,10 +276,11 @@ def test_targets_are_where_prometheus_finds_them_while_the_run_goes_on(tmp_path:
     assert all(len(groups) == 3 for groups in reader.seen)
     assert len(hosts) == 6  # each variant has processes of its own
     assert all(host.startswith("127.0.0.1:") for host in hosts)
+    assert result.folder is not None
     assert {tuple(labels.items()) for labels in hosts.values()} == {
         (
             ("job", "testbed"),
-            ("run", "targets"),
+            ("run", result.folder.name),
             ("variant", variant),
             ("replication", "0"),
             ("policy", "random"),
@@ -288,5 +289,4 @@ def test_targets_are_where_prometheus_finds_them_while_the_run_goes_on(tmp_path:
         for variant in ("random", "again")
         for process in ("dispatcher-0", "node-0", "node-1")
     }
-    assert result.folder is not None
     assert not list(tmp_path.glob("targets-*.json"))
