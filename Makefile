@@ -18,7 +18,7 @@ test: $(VENV)/ready-dev
 lint: $(VENV)/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict testbed dispatchers servers
+	$(BIN)/mypy --strict testbed dispatchers servers deploy/grafana
 
 # Every command of the README and of the guides.
 docs: $(VENV)/ready-dev
