@@ -2,6 +2,7 @@
 
 from testbed.scenario.balance import Balance
 from testbed.scenario.errors import ScenarioError
+from testbed.scenario.expect import Expect
 from testbed.scenario.reading import decode, load, resolved, shipped
 from testbed.scenario.reference import json_schema, reference_markdown
 from testbed.scenario.settings import (
@@ -23,6 +24,7 @@ __all__ = [
     "Balance",
     "ClusterSettings",
     "Dispatch",
+    "Expect",
     "JobType",
     "Pool",
     "RunSettings",

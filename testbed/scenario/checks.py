@@ -32,8 +32,15 @@ def check(scenario: Scenario) -> None:
     _check_policy(scenario)
     _check_balance(scenario)
     check_queues(scenario)
+    _check_expect(scenario)
     variants(scenario)
     sweep_points(scenario)
+
+
+def _check_expect(scenario: Scenario) -> None:
+    problem = None if scenario.expect is None else scenario.expect.problem()
+    if problem is not None:
+        raise ScenarioError(problem[1], key=f"expect.{problem[0]}")
 
 
 def _check_types(scenario: Scenario) -> None:

@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from testbed.pools import PlacedPool
 from testbed.scenario.balance import Balance
+from testbed.scenario.expect import Expect
 from testbed.scenario.sweep import Sweep
 from testbed.scenario.threshold import Threshold
 from testbed.workload.arrivals import ArrivalProcess, Poisson, Trace
@@ -215,6 +216,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     ] = []
     sweep: Annotated[
         Sweep | None, Meta(description="other settings under which all of this is run, by `testbed sweep`")
+    ] = None
+    expect: Annotated[
+        Expect | None, Meta(description="what the scenario must give as a case of `testbed validate`; runs ignore it")
     ] = None
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from testbed.scenario.sweep import Sweep
 from testbed.scenario.variants import with_settings
 
 #: What is the same at all points: the seed and the replications too, so that points differ by their settings alone.
-_FIXED = ("name", "seed", "variants", "sweep", "run.replications")
+_FIXED = ("name", "seed", "variants", "sweep", "expect", "run.replications")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from testbed.scenario.errors import ScenarioError, suggestion
 from testbed.scenario.reading import decode
 from testbed.scenario.settings import Scenario
 
-_FIXED = ("name", "seed", "variants", "sweep")  # what a variant may not set: it is the same workload
+_FIXED = ("name", "seed", "variants", "sweep", "expect")  # what a variant may not set: it is the same workload
 
 
 def variants(scenario: Scenario) -> list[tuple[str, Scenario]]:

@@ -1,0 +1,104 @@
+"""How far a finite cluster is from a limit of many servers, measured: a fit over the number of servers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from testbed.measure.control_variate import FEWEST_REPLICATIONS, controlled_interval
+
+Array = npt.NDArray[np.float64]
+
+TERMS = 3  # of the fit: the limit, b / N and c / N^2
+
+
+class Estimate(NamedTuple):
+    """An estimated number, its standard error, and the degrees of freedom that this rests on."""
+
+    value: float
+    standard_error: float
+    freedom: float
+
+    def half_width(self, level: float) -> float:
+        """Return the half-width of the two-sided Student interval that misses the truth with probability ``level``."""
+        return float(stats.t.isf(level / 2, self.freedom)) * self.standard_error
+
+
+class FiniteSizeFit(msgspec.Struct, frozen=True, kw_only=True):
+    """The fit of a + b/N + c/N^2 to the twin's errors: what it measured less what theory says at N, shares of theory.
+
+    ``extrapolation`` is a, what is left of the error in the limit: 0 if theory is right. ``first_order`` is b and
+    ``second_order`` c. ``misfit`` are what the errors have besides: independent combinations of them that are 0 if
+    they shrink as the fit does, one for each number of servers above three.
+    """
+
+    extrapolation: Estimate
+    first_order: Estimate
+    second_order: Estimate
+    misfit: list[Estimate]
+
+    def error(self, servers: float) -> float:
+        """Return the fitted error at N servers, as a share of theory."""
+        a, b, c = (estimate.value for estimate in (self.extrapolation, self.first_order, self.second_order))
+        return a + b / servers + c / servers**2
+
+
+def estimate(means: Sequence[float], offered: Sequence[float]) -> Estimate:
+    """Return the mean over replications with what the ``offered`` load explains of its noise taken out.
+
+    ``means``: a mean response time per replication; ``offered``: the work that arrived in each over what should have,
+    whose true mean is 1. See testbed.measure.control_variate. Raises ValueError for less than 3 replications.
+    """
+    n = len(means)
+    if n < 3:
+        raise ValueError(f"{n} replications: a case needs at least 3")
+    controlled = n >= FEWEST_REPLICATIONS and float(np.ptp(offered)) > 0
+    freedom = n - 2 if controlled else n - 1
+    interval = controlled_interval(means, offered, 1.0)
+    assert interval.mean is not None
+    assert interval.half_width is not None
+    return Estimate(interval.mean, interval.half_width / float(stats.t.isf(0.025, freedom)), freedom)
+
+
+def fit(servers: Sequence[int], errors: Sequence[Estimate], weights: Sequence[float]) -> FiniteSizeFit:
+    """Fit a + b/N + c/N^2 by weighted least squares.
+
+    ``servers``: the N, at least four; ``errors``: of each; ``weights``: one over their variances up to a factor, as it
+    is known beforehand (the number of jobs): the fit is then linear in the errors, and unbiased. Standard errors are
+    those of the errors themselves, which may have other variances than the weights say; degrees of freedom are
+    Satterthwaite's. The mean field of Markov population models has such an expansion: Gast and Van Houdt, Proc. ACM
+    Meas. Anal. Comput. Syst. 1 (2017), 2.
+    """
+    if len(servers) <= TERMS:
+        raise ValueError(f"{len(servers)} numbers of servers: a fit needs more than {TERMS}")
+    inverse = 1.0 / np.asarray(servers, dtype=np.float64)
+    design = np.stack([np.ones_like(inverse), inverse, inverse**2], axis=1)
+    root = np.sqrt(np.asarray(weights, dtype=np.float64) / max(weights))
+    # Columns of very different sizes: scaled, or the small ones would be lost in rounding.
+    scale = np.abs(design).max(axis=0)
+    q, r = np.linalg.qr(root[:, None] * design / scale, mode="complete")
+    coefficients = np.linalg.solve(r[:TERMS], q[:, :TERMS].T) * root / scale[:, None]
+    combinations = q[:, TERMS:].T * root
+    a, b, c = (_combined(row, errors) for row in coefficients)
+    return FiniteSizeFit(
+        extrapolation=a,
+        first_order=b,
+        second_order=c,
+        misfit=[_combined(row, errors) for row in combinations],
+    )
+
+
+def _combined(weights: Array, errors: Sequence[Estimate]) -> Estimate:
+    """Return the sum of weights times independent estimates."""
+    variances = [(w * e.standard_error) ** 2 for w, e in zip(weights.tolist(), errors, strict=True)]
+    total = sum(variances)
+    spread = sum(v**2 / e.freedom for v, e in zip(variances, errors, strict=True))
+    freedom = total**2 / spread if spread > 0 else min(e.freedom for e in errors)
+    value = sum(w * e.value for w, e in zip(weights.tolist(), errors, strict=True))
+    return Estimate(value, math.sqrt(total), freedom)
