@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 
-from testbed.cli import computing, listing, reporting, running, tracing, watching
+from testbed.cli import computing, listing, reporting, running, tracing, validating, watching
 from testbed.cli.app import app
 
-__all__ = ["app", "computing", "listing", "main", "reporting", "running", "tracing", "watching"]
+__all__ = ["app", "computing", "listing", "main", "reporting", "running", "tracing", "validating", "watching"]
 
 
 def main() -> None:

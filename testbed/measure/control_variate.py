@@ -1,42 +1,79 @@
-"""Means over replications with the noise of a control variate taken out."""
+"""Means over replications with the noise of control variates taken out."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
-from testbed.measure.statistics import Interval, replication_interval
+from testbed.measure.statistics import Interval
 
-FEWEST_REPLICATIONS = 5
+FEWEST_REPLICATIONS = 4  # beside one for each control: the regression would cost more than it gains
+
+Array = npt.NDArray[np.float64]
+
+
+class Estimate(NamedTuple):
+    """An estimated number, its standard error, and the degrees of freedom that this rests on."""
+
+    value: float
+    standard_error: float
+    freedom: float
+
+    def half_width(self, level: float) -> float:
+        """Return the half-width of the two-sided Student interval that misses the truth with probability ``level``."""
+        return float(stats.t.isf(level / 2, self.freedom)) * self.standard_error
+
+
+def controlled_mean(means: Sequence[float], controls: npt.ArrayLike, known_means: npt.ArrayLike) -> Estimate:
+    """Return the mean of independent replications' means, given those of controls whose true means are known.
+
+    That is what a regression of ``means``, shape (n,), on ``controls``, shape (n, k), predicts at ``known_means``,
+    shape (k,), with n - 1 - k degrees of freedom. Controls that hardly vary, or vary as others do, are left out; with
+    fewer than 4 + k replications all of them are. Raises ValueError for less than 2 replications.
+    Exact for jointly normal values: Lavenberg and Welch, Management Science 27 (1981), 322-335.
+    """
+    y, x = np.asarray(means, dtype=np.float64), np.asarray(controls, dtype=np.float64)
+    n = len(y)
+    if n < 2:
+        raise ValueError(f"{n} replications: at least 2 show how far a mean is off")
+    known = np.asarray(known_means, dtype=np.float64)
+    # An orthonormal basis of the controls' deviations: one direction for each control that says something new.
+    left, spreads, right = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
+    used = spreads > 1e-9 * max(1.0, float(np.abs(x).max(initial=0.0)))
+    k = int(np.count_nonzero(used))
+    if n < FEWEST_REPLICATIONS + k:
+        k, used = 0, np.zeros_like(used)
+    basis = left[:, used]
+    slopes = basis.T @ y
+    residuals = y - y.mean() - basis @ slopes
+    freedom = n - 1 - k
+    variance = float(residuals @ residuals) / freedom
+    away: Array = right[used] @ (known - x.mean(axis=0)) / spreads[used]
+    error = math.sqrt(variance * (1 / n + float(away @ away)))
+    return Estimate(float(y.mean() + away @ slopes), error, freedom)
 
 
 def controlled_interval(
     means: Sequence[float], controls: Sequence[float], known_mean: float, confidence: float = 0.95
 ) -> Interval:
-    """Return the mean of independent replications' means, given those of a control whose mean is known.
+    """Return the mean of independent replications' means, given those of a control whose mean is known: its interval.
 
-    The mean that a regression of ``means`` on ``controls`` predicts at ``known_mean``, with that prediction's interval
-    (Student's, with 2 degrees of freedom less than replications). At high load the delay of a run depends above all on
-    the load that the run happened to have: utilisation, whose mean is the nominal load, explains most of its noise.
-    Fewer than 5 replications, or controls that don't vary, give ``replication_interval``: the regression would cost
-    more than it gains. Exact for jointly normal pairs: Lavenberg and Welch, Management Science 27 (1981), 322-335.
+    See ``controlled_mean``. At high load the delay of a run depends above all on the load that the run happened to
+    have: utilisation, whose mean is the nominal load, explains most of its noise.
     """
-    y, x = np.asarray(means, dtype=np.float64), np.asarray(controls, dtype=np.float64)
-    n = len(y)
-    around = x - x.mean() if n else x
-    spread = float(around @ around)
-    if n < FEWEST_REPLICATIONS or not spread > 0:
-        return replication_interval(means, confidence)
-    slope = float(around @ y) / spread
-    residuals = y - y.mean() - slope * around
-    variance = float(residuals @ residuals) / (n - 2)
-    away = known_mean - float(x.mean())
-    half_width = float(stats.t.ppf((1 + confidence) / 2, n - 2)) * np.sqrt(variance * (1 / n + away**2 / spread))
+    n = len(means)
+    if n < 2:
+        mean = float(means[0]) if n else None
+        return Interval(mean=mean, half_width=None, confidence=confidence, effective_samples=n, reliable=False)
+    found = controlled_mean(means, np.reshape(controls, (n, 1)), [known_mean])
     return Interval(
-        mean=float(y.mean()) + slope * away,
-        half_width=float(half_width),
+        mean=found.value,
+        half_width=found.half_width(1 - confidence),
         confidence=confidence,
         effective_samples=n,
         reliable=True,

@@ -35,9 +35,9 @@ class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     verdict: Annotated[
         Literal["valid", "suspect", "any"], Meta(description="what the run on the cluster must say of itself")
     ] = "valid"
-    on: Annotated[
-        list[Literal["twin", "cluster"]], Meta(min_length=1, description="where the case is looked at")
-    ] = msgspec.field(default_factory=lambda: ["twin", "cluster"])
+    on: Annotated[list[Literal["twin", "cluster"]], Meta(min_length=1, description="where the case is looked at")] = (
+        msgspec.field(default_factory=lambda: ["twin", "cluster"])
+    )
 
     @property
     def allowance(self) -> tuple[float, float]:

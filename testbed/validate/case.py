@@ -109,6 +109,15 @@ def sizes_of(expect: Expect, quick: bool) -> tuple[int, ...]:
     return tuple(expect.finite_n)
 
 
+def places(text: str) -> list[Place]:
+    """Read places with a comma between. Raises ValueError."""
+    found = [place.strip() for place in text.split(",")]
+    known: list[Place] = [place for place in PLACES if place in found]
+    if len(known) < len(found):
+        raise ValueError(f"on: give one or both of {', '.join(PLACES)}, each once, not {text!r}")
+    return known
+
+
 def only_on(cases: Sequence[Case], places: Sequence[Place]) -> list[Case]:
     """Return the cases as far as they are looked at in ``places``; those that are not at all are left out."""
     found = []

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
-from testbed.measure.control_variate import FEWEST_REPLICATIONS, controlled_interval
+from testbed.measure.control_variate import Estimate
 
 Array = npt.NDArray[np.float64]
 
 TERMS = 3  # of the fit: the limit, b / N and c / N^2
-
-
-class Estimate(NamedTuple):
-    """An estimated number, its standard error, and the degrees of freedom that this rests on."""
-
-    value: float
-    standard_error: float
-    freedom: float
-
-    def half_width(self, level: float) -> float:
-        """Return the half-width of the two-sided Student interval that misses the truth with probability ``level``."""
-        return float(stats.t.isf(level / 2, self.freedom)) * self.standard_error
 
 
 class FiniteSizeFit(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,23 +33,6 @@ class FiniteSizeFit(msgspec.Struct, frozen=True, kw_only=True):
         """Return the fitted error at N servers, as a share of theory."""
         a, b, c = (estimate.value for estimate in (self.extrapolation, self.first_order, self.second_order))
         return a + b / servers + c / servers**2
-
-
-def estimate(means: Sequence[float], offered: Sequence[float]) -> Estimate:
-    """Return the mean over replications with what the ``offered`` load explains of its noise taken out.
-
-    ``means``: a mean response time per replication; ``offered``: the work that arrived in each over what should have,
-    whose true mean is 1. See testbed.measure.control_variate. Raises ValueError for less than 3 replications.
-    """
-    n = len(means)
-    if n < 3:
-        raise ValueError(f"{n} replications: a case needs at least 3")
-    controlled = n >= FEWEST_REPLICATIONS and float(np.ptp(offered)) > 0
-    freedom = n - 2 if controlled else n - 1
-    interval = controlled_interval(means, offered, 1.0)
-    assert interval.mean is not None
-    assert interval.half_width is not None
-    return Estimate(interval.mean, interval.half_width / float(stats.t.isf(0.025, freedom)), freedom)
 
 
 def fit(servers: Sequence[int], errors: Sequence[Estimate], weights: Sequence[float]) -> FiniteSizeFit:

@@ -15,14 +15,14 @@ _BASE: Final = decode(
     {
         "name": "case",
         "seed": 20,
-        "run": {"warmup": 100, "duration": 600, "drain": 300, "replications": REPLICATIONS},
+        "run": {"warmup": 100, "duration": 2400, "drain": 300, "replications": REPLICATIONS},
         "cluster": {"pools": [{"name": "main", "servers": 10}]},
         "workload": {"load": 0.7},
         "dispatch": {"policy": "random"},
     }
 )
 #: Where the theory is a limit: N = 20 for so long, and shorter for larger N.
-_LIMIT: Final[Settings] = {"cluster.pools.main.servers": 20, "run.warmup": 30, "run.duration": 120}
+_LIMIT: Final[Settings] = {"cluster.pools.main.servers": 20, "run.warmup": 50, "run.duration": 180}
 _FULL_FACTOR = 4  # longer than with --quick
 #: On real processes: 20 servers if they are alike, and a time unit that keeps the messages' own time small.
 _CLUSTER: Final[Settings] = {"run.warmup": 40, "run.replications": 1, "run.drain": 60, "cluster.nodes": 2}
@@ -35,6 +35,7 @@ class _Entry:
     about: str
     settings: Settings = field(default_factory=dict)
     limit: bool = False
+    servers: tuple[tuple[int, ...], tuple[int, ...]] = (QUICK_SIZES, SIZES)
     within: float | tuple[float, float] = 0.0
     known_error: str = ""
     cluster_when_quick: bool = False
@@ -53,9 +54,7 @@ def _balance(policy: str, **settings: Any) -> Settings:
 
 
 def _pools(a: int, b: int, queue: str = "central") -> Settings:
-    return {
-        "cluster.pools": [{"name": "a", "servers": a, "queue": queue}, {"name": "b", "servers": b, "queue": queue}]
-    }
+    return {"cluster.pools": [{"name": "a", "servers": a, "queue": queue}, {"name": "b", "servers": b, "queue": queue}]}
 
 
 def _two_types(slow: float) -> Settings:
@@ -66,13 +65,22 @@ def _two_types(slow: float) -> Settings:
     return {**_policy("static"), "workload.types": types}
 
 
-_TASKS: Final[Settings] = {"workload.tasks": 2, "workload.load": 0.6}
+_MOVING: Final[Settings] = {
+    "workload.size": {"kind": "hyperexponential", "scv": 3.0, "f": 0.5},
+    "workload.load": 0.6,
+    "run.warmup": 120,
+}
+_COPIES: Final[Settings] = {"run.warmup": 30, "run.duration": 100}  # they cost thrice as much
+_SMALL: Final[Settings] = {"run.duration": 12000, "run.warmup": 200}  # two servers
+_TASKS: Final[Settings] = {"workload.tasks": 4, "workload.load": 0.6}
 
 ENTRIES: Final[Mapping[str, _Entry]] = {
     # Policies that look at no queue: exact.
     "random": _Entry("M/M/1 at each server", cluster_when_quick=True),
     "random-variable-sizes": _Entry("M/G/1 at each server", {"workload.size": _VARIABLE, "workload.load": 0.5}),
-    "random-finite-buffers": _Entry("M/M/1/b: jobs are dropped", {"cluster.pools.main.buffer": 4, "workload.load": 0.9}),
+    "random-finite-buffers": _Entry(
+        "M/M/1/b: jobs are dropped", {"cluster.pools.main.buffer": 4, "workload.load": 0.9}
+    ),
     "random-regular-arrivals": _Entry("GI/M/1", {"workload.arrivals": {"kind": "deterministic"}}),
     "random-weights": _Entry(
         "M/M/1 of two loads", {**_policy("random", weights=[1.0] * 5 + [1.6] * 5), "workload.load": 0.6}
@@ -90,31 +98,40 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
     "power-of-d-variable-sizes": _Entry(
         "cavity queue M_n/PH/1", {**_policy("power-of-d", d=2), "workload.size": _VARIABLE}, limit=True
     ),
-    "jsq": _Entry("no job waits", {**_policy("jsq"), "workload.load": 0.5}, limit=True),
+    "jsq": _Entry(
+        "no job waits",
+        {**_policy("jsq"), "workload.load": 0.5},
+        limit=True,
+        servers=((10, 20, 50, 100), (10, 20, 50, 100, 200)),  # each job asks all servers
+    ),
     "least-outstanding": _Entry("no job waits", {**_policy("least-outstanding"), "workload.load": 0.5}, limit=True),
     "jiq": _Entry("no job waits", {**_policy("jiq"), "workload.load": 0.5}, limit=True),
     "jiq-dispatchers": _Entry(
-        "ten servers to a dispatcher", {**_policy("jiq"), "cluster.dispatchers": 2}, limit=True
+        "ten servers to a dispatcher",
+        {**_policy("jiq"), "cluster.dispatchers": 2},
+        limit=True,
+        within=(0.0, 0.05),
+        known_error="the limit takes no idle server's report for outdated; on the twin 2 to 4 % too low at load 0.7",
     ),
     "batch-filling": _Entry(
-        "jobs of 2 tasks", {**_TASKS, **_policy("batch-filling", d=2)}, limit=True, cluster_when_quick=True
+        "jobs of 4 tasks", {**_TASKS, **_policy("batch-filling", d=2)}, limit=True, cluster_when_quick=True
     ),
-    "batch-sampling": _Entry("jobs of 2 tasks", {**_TASKS, **_policy("batch-sampling", d=2)}, limit=True),
-    "per-task-power-of-d": _Entry("jobs of 2 tasks", {**_TASKS, **_policy("per-task-power-of-d", d=2)}, limit=True),
-    "per-task-power-of-kd": _Entry("jobs of 2 tasks", {**_TASKS, **_policy("per-task-power-of-kd", d=2)}, limit=True),
-    "late-binding": _Entry("jobs of 2 tasks", {**_TASKS, **_policy("late-binding", d=2)}, limit=True),
-    "random-tasks": _Entry("jobs of 2 tasks", {**_TASKS, "workload.load": 0.5}, limit=True),
-    "round-robin-tasks": _Entry("jobs of 2 tasks", {**_TASKS, **_policy("round-robin")}, limit=True),
+    "batch-sampling": _Entry("jobs of 4 tasks", {**_TASKS, **_policy("batch-sampling", d=2)}, limit=True),
+    "per-task-power-of-d": _Entry("jobs of 4 tasks", {**_TASKS, **_policy("per-task-power-of-d", d=2)}, limit=True),
+    "per-task-power-of-kd": _Entry("jobs of 4 tasks", {**_TASKS, **_policy("per-task-power-of-kd", d=2)}, limit=True),
+    "late-binding": _Entry("jobs of 4 tasks", {**_TASKS, **_policy("late-binding", d=2)}, limit=True),
+    "random-tasks": _Entry("jobs of 4 tasks", {**_TASKS, "workload.load": 0.5}, limit=True),
+    "round-robin-tasks": _Entry("jobs of 4 tasks", {**_TASKS, **_policy("round-robin")}, limit=True),
     # Servers that move waiting tasks.
     "stealing": _Entry(
-        "idle servers probe at rate 1",
-        {**_balance("stealing", probe_rate=1.0), "workload.size": _VARIABLE},
+        "idle servers probe at rate 2",
+        {**_balance("stealing", probe_rate=2.0), **_MOVING},
         limit=True,
         cluster_when_quick=True,
     ),
     "sharing": _Entry(
-        "servers with waiting tasks probe at rate 1",
-        {**_balance("sharing", probe_rate=1.0), "workload.size": _VARIABLE},
+        "servers with waiting tasks probe at rate 5",
+        _balance("sharing", probe_rate=5.0),
         limit=True,
     ),
     "stealing-traditional": _Entry(
@@ -123,10 +140,31 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
     "sharing-traditional": _Entry(
         "2 probes when a task finds its server busy", _balance("sharing", max_probes=2), limit=True
     ),
+    # Copies on several servers, of which the first cancels the others.
+    "redundancy-on-completion": _Entry(
+        "independent copies, exponential sizes",
+        {
+            **_policy("redundancy-d", d=2, cancel="on-completion"),
+            "workload.dependence": "independent",
+            "run.duration": 1000,
+        },
+        cluster_when_quick=True,
+    ),
+    "redundancy-on-start": _Entry(
+        "the least work of two servers",
+        {**_policy("redundancy-d", d=2, cancel="on-start"), **_COPIES},
+        limit=True,
+    ),
+    "tied": _Entry("redundancy-2 with cancel on start", {**_policy("tied"), **_COPIES}, limit=True),
+    "hedge-at-once": _Entry(
+        "redundancy-2 on completion",
+        {**_policy("hedge", delay=0.0), "workload.dependence": "independent", "run.duration": 1000},
+    ),
     # Static assignment, central queues, thresholds.
     "static": _Entry("M/M/1 at each server, two pools", {**_pools(4, 6, "per-server"), **_policy("static")}),
     "central-queue": _Entry(
-        "M/M/n, two pools", {**_pools(5, 10), **_policy("static")}, cluster_when_quick=True
+        "M/M/n, two pools",
+        {**_pools(5, 10), **_policy("static")},
     ),
     "central-queue-regular-sizes": _Entry(
         "M/G/n by two moments",
@@ -136,13 +174,25 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
     ),
     "rerouting": _Entry(
         "at twice the mean size",
-        {**_pools(1, 1), **_two_types(0.2), "threshold": {"action": "reroute", "tau": 2.0}, "workload.load": 0.3},
+        {
+            **_pools(1, 1),
+            **_two_types(0.2),
+            "threshold": {"action": "reroute", "tau": 2.0},
+            **_SMALL,
+            "workload.load": 0.25,
+        },
         within=0.05,
         known_error="the prediction's own: within 5 % for thresholds of at least twice the mean size",
     ),
     "replication": _Entry(
         "at twice the mean size",
-        {**_pools(1, 1), **_two_types(0.2), "threshold": {"action": "replicate", "tau": 2.0}, "workload.load": 0.3},
+        {
+            **_pools(1, 1),
+            **_two_types(0.2),
+            "threshold": {"action": "replicate", "tau": 2.0},
+            **_SMALL,
+            "workload.load": 0.3,
+        },
         within=(0.0, 0.12),
         known_error="the prediction's own: up to 12 % too low",
     ),
@@ -154,6 +204,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
             "threshold": {"action": "replicate", "tau": 0.0},
             "workload.dependence": "independent",
             "workload.load": 0.3,
+            **_SMALL,
         },
     ),
 }
@@ -170,7 +221,7 @@ def _case(name: str, entry: _Entry, quick: bool) -> Case:
     if not quick:
         scenario = scenario.with_settings({"run.duration": scenario.run.duration * _FULL_FACTOR})
     expect = Expect(within=list(entry.within) if isinstance(entry.within, tuple) else entry.within)
-    servers = () if not entry.limit else QUICK_SIZES if quick else SIZES
+    servers = () if not entry.limit else entry.servers[not quick]
     cluster = None if quick and not entry.cluster_when_quick else _on_cluster(scenario, quick)
     return Case(name, entry.about, scenario, expect, servers, cluster, entry.known_error)
 

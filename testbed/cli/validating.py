@@ -1,0 +1,63 @@
+"""The command that holds the twin to theory, and the cluster to its twin."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from testbed.cli.app import INTERRUPTED, app, fail
+from testbed.scenario import ScenarioError
+
+
+@app.command()
+def validate(
+    case: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CASE]...", help="built-in cases, scenario files with [expect], or folders of them"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="the built-in suite in a short form: 3 minutes")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="list the cases, and how much they take")] = False,
+    on: Annotated[str, typer.Option(help="where, of twin and cluster, with a comma between")] = "twin,cluster",
+    output: Annotated[Path, typer.Option(help="where to make the validation's folder")] = Path("runs"),
+    processes: Annotated[int | None, typer.Option(min=1, help="processes that simulate; default: one per core")] = None,
+) -> None:
+    """Hold the twin to theory, and the cluster to its twin; without CASE in the built-in suite, which takes an hour.
+
+    Exit status: 0 when all cases pass, 1 when one fails, 2 for bad input, 130 after Ctrl-C, which saves what is
+    finished.
+    """
+    from testbed.cluster.controller import ClusterError
+    from testbed.live import RunsBar
+    from testbed.run_folder import OutputError
+    from testbed.twins import TwinError
+    from testbed.validate import chosen
+    from testbed.validate import validate as hold
+    from testbed.validate.case import places
+    from testbed.validate.shown import cases_table, validation_remarks, validation_table
+
+    console = Console()
+    try:
+        cases = chosen(case or [], quick)
+        where = places(on)
+        if listed:
+            console.print(cases_table(cases))
+            return
+        with RunsBar(Console(stderr=True)) as bar:
+            result = hold(cases, quick=quick, on=where, output=output, processes=processes, progress=bar.show)
+    except (OutputError, ScenarioError, ValueError) as error:
+        fail(error)
+    except (ClusterError, TwinError) as error:
+        fail(error, 1)
+    console.print(validation_table(result))
+    for remark in validation_remarks(result):
+        console.print(remark, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"\nvalidation folder: {result.folder}", highlight=False, markup=False, soft_wrap=True)
+    if result.unfinished:
+        print(f"interrupted: not finished: {', '.join(result.unfinished)}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if not result.passed:
+        raise typer.Exit(1)
