@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,13 @@ QUICK_SIZES = (20, 50, 100, 200)
 REPLICATIONS = 24
 #: A run of more servers is shorter, so that each has about as many jobs, but its measured window is not below this.
 LEAST_WINDOW = 20.0
+
+
+class Expected(NamedTuple):
+    """A mean response time, in time units, and the prediction that it is from; None if it was given."""
+
+    mean: float
+    prediction: Prediction | None
 
 
 @dataclass(frozen=True)
@@ -59,16 +66,16 @@ class Case:
         """How long the run on the cluster takes, without the starting of processes."""
         return 0.0 if self.cluster is None else self.cluster.horizon * self.cluster.run.time_unit_seconds
 
-    def theory(self, scenario: Scenario) -> tuple[float, Prediction | None]:
-        """Return the mean response time that the case expects of a scenario, and the prediction if it is one."""
-        if isinstance(self.expect.mean_response_time, float):
-            return self.expect.mean_response_time, None
+    def expected(self, scenario: Scenario) -> Expected:
+        """Return what the case expects of a scenario. Raises ScenarioError where there is no theory, nor a number."""
+        if self.expect.mean_response_time != "theory":
+            return Expected(self.expect.mean_response_time, None)
         prediction = predict(scenario)
         if isinstance(prediction, NoPrediction):
             raise ScenarioError(
                 f"no theory: {prediction.reason}; give expect.mean_response_time", key="expect", source=self.name
             )
-        return prediction.mean_response_time, prediction
+        return Expected(prediction.mean_response_time, prediction)
 
 
 def at_size(scenario: Scenario, servers: int) -> Scenario:

@@ -30,7 +30,7 @@ from testbed.validate.running import TwinReading, estimated
 if TYPE_CHECKING:
     from testbed.experiment import VariantRun
     from testbed.scenario import Scenario
-    from testbed.validate.case import Case
+    from testbed.validate.case import Case, Expected
 
 #: An error whose product with N falls below this share of what it was shrinks faster than 1/N.
 FASTER = 0.25
@@ -38,20 +38,21 @@ ROUNDING = 1e-9
 PATHWISE = "emulation error"  # the verdict's check of what is tested here as EMULATION
 
 
-def judge(case: Case, twins: Sequence[Sequence[TwinReading]], cluster: VariantRun | None) -> CaseResult:
+def judge(
+    case: Case, expected: Sequence[Expected], twins: Sequence[Sequence[TwinReading]], cluster: VariantRun | None
+) -> CaseResult:
     """Return what a case came to.
 
-    ``twins``: for each of the case's ``twins`` what its replications measured; ``cluster``: the run on real processes
-    beside its twin, None where there is none.
+    ``expected``: of the case's own scenario, and then of each of its ``twins``; ``twins``: for each of these what its
+    replications measured; ``cluster``: the run on real processes beside its twin, None where there is none.
     """
-    expected, prediction = case.theory(case.scenario)
-    sizes = []
+    own, *others = expected
+    prediction = own.prediction
     findings = []
-    for scenario, readings in zip(case.twins, twins, strict=True):
-        theory = case.theory(scenario)[0]
-        sizes.append(
-            AtSize(servers=scenario.servers, theory=theory, twin=estimated(readings), replications=len(readings))
-        )
+    sizes = [
+        AtSize(servers=scenario.servers, theory=theory.mean, twin=estimated(readings), replications=len(readings))
+        for scenario, theory, readings in zip(case.twins, others, twins, strict=True)
+    ]
     if sizes:
         findings.append(_workload(case.twins[0], twins[0]))
     found: FiniteSizeFit | None = None
@@ -76,7 +77,7 @@ def judge(case: Case, twins: Sequence[Sequence[TwinReading]], cluster: VariantRu
         name=case.name,
         about=case.about,
         policy=case.scenario.dispatch.policy,
-        theory=f"{expected:.6g}, given" if prediction is None else prediction.name,
+        theory=f"{own.mean:.6g}, given" if prediction is None else prediction.name,
         kind="given" if prediction is None else prediction.kind,
         sizes=sizes,
         fit=found,

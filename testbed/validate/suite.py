@@ -120,8 +120,10 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
     "per-task-power-of-d": _Entry("jobs of 4 tasks", {**_TASKS, **_policy("per-task-power-of-d", d=2)}, limit=True),
     "per-task-power-of-kd": _Entry("jobs of 4 tasks", {**_TASKS, **_policy("per-task-power-of-kd", d=2)}, limit=True),
     "late-binding": _Entry("jobs of 4 tasks", {**_TASKS, **_policy("late-binding", d=2)}, limit=True),
-    "random-tasks": _Entry("jobs of 4 tasks", {**_TASKS, "workload.load": 0.5}, limit=True),
-    "round-robin-tasks": _Entry("jobs of 4 tasks", {**_TASKS, **_policy("round-robin")}, limit=True),
+    "random-tasks": _Entry("jobs of 4 tasks", {**_TASKS, "workload.load": 0.4}, limit=True),
+    "round-robin-tasks": _Entry(
+        "jobs of 2 tasks", {**_TASKS, **_policy("round-robin"), "workload.tasks": 2}, limit=True
+    ),
     # Servers that move waiting tasks.
     "stealing": _Entry(
         "idle servers probe at rate 2",

@@ -48,9 +48,8 @@ def validate(
         from testbed.validate.folder import ValidationFolder
 
         folder = ValidationFolder(Path(output))
-    for case in wanted:
-        for scenario in (case.scenario, *case.twins):
-            case.theory(scenario)  # or a clear error before anything is run
+    # Here, so that what can't be expected is told before anything is run.
+    expected = {case.name: [case.expected(scenario) for scenario in (case.scenario, *case.twins)] for case in wanted}
     result = Validation(quick=quick, cases=[])
     twins: dict[tuple[str, int], list[TwinReading]] = {}
     clusters: dict[str, VariantRun] = {}
@@ -60,7 +59,7 @@ def validate(
         readings = [twins.get((case.name, i), []) for i in range(len(case.twins))]
         complete = all(len(r) == s.run.replications for r, s in zip(readings, case.twins, strict=True))
         if complete and (case.cluster is None or case.name in clusters):
-            result.cases.append(judge(case, readings, clusters.get(case.name)))
+            result.cases.append(judge(case, expected[case.name], readings, clusters.get(case.name)))
         else:
             result.unfinished.append(case.name)
     if folder is not None:
