@@ -13,6 +13,7 @@ from testbed.measure.control_variate import Estimate
 from testbed.measure.statistics import replication_interval
 from testbed.validate.finite_size import FiniteSizeFit, fit
 from testbed.validate.result import (
+    CLUSTER_LEVEL,
     EMULATION,
     LEVEL,
     LIMIT,
@@ -86,9 +87,11 @@ def judge(
     )
 
 
-def _difference(check: str, difference: Estimate, allowed: tuple[float, float], what: str) -> Finding:
+def _difference(
+    check: str, difference: Estimate, allowed: tuple[float, float], what: str, level: float = LEVEL
+) -> Finding:
     """Compare an estimated difference with where it may be."""
-    half_width = difference.half_width(LEVEL) + ROUNDING
+    half_width = difference.half_width(level) + ROUNDING
     low, high = difference.value - half_width, difference.value + half_width
     passed = low <= allowed[1] and high >= allowed[0]
     told = "chance explains" if passed else "chance explains only"
@@ -177,7 +180,9 @@ def _cluster(case: Case, run: VariantRun) -> tuple[OnCluster | None, list[Findin
             f"timers took {percent(overhead)}; it is off"
         )
         # The messages' own time, and as much again for what their delay does to the queues.
-        findings.append(_difference(EMULATION, Estimate(error, deviation, freedom), (0.0, 2 * overhead), what))
+        findings.append(
+            _difference(EMULATION, Estimate(error, deviation, freedom), (0.0, 2 * overhead), what, CLUSTER_LEVEL)
+        )
     else:
         findings.append(Finding(check=EMULATION, passed=False, reason="no job could be compared with the twin's"))
     # How far it is from its twin was tested above, at a level of its own.

@@ -10,8 +10,11 @@ import msgspec
 from testbed.measure.control_variate import Estimate
 from testbed.validate.finite_size import FiniteSizeFit
 
-#: Each statistical test of a suite is wrong by chance with this probability at most.
-LEVEL: Final = 5e-6
+#: Each statistical test of the twin is wrong by chance with this probability at most.
+LEVEL: Final = 2e-6
+#: And each of a cluster against its twin, of which there is one run, whose window holds its memory a few times only:
+#: at a smaller level it would be blind.
+CLUSTER_LEVEL: Final = 5e-5
 #: The verdict of a run on the cluster tests too: gaps at 1e-5, twice, arrived load at four standard errors, a trend.
 VERDICT_LEVEL: Final = 1e-4
 
@@ -27,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One test of a case.
 
     ``difference``: what was measured less what should be, as a share of the latter; ``low`` and ``high``: its interval
-    at the suite's level; ``allowed``: where the true difference may be. It passes if the two overlap. All three are
+    at the test's level; ``allowed``: where the true difference may be. It passes if the two overlap. All three are
     None for the verdict. ``reason``: one sentence.
     """
 
@@ -120,8 +123,9 @@ class Validation(msgspec.Struct, kw_only=True):
     @property
     def false_alarm(self) -> float:
         """A bound on the probability that anything fails though all is right, on a machine that is fast enough."""
-        verdicts = sum(case.finding(VERDICT) is not None for case in self.cases)
-        return LEVEL * self.tests + VERDICT_LEVEL * verdicts
+        clusters = sum(case.finding(VERDICT) is not None for case in self.cases)
+        twins = sum(f.difference is not None and f.check != EMULATION for case in self.cases for f in case.findings)
+        return LEVEL * twins + (CLUSTER_LEVEL + VERDICT_LEVEL) * clusters
 
     def __getitem__(self, name: str) -> CaseResult:
         """Return the result of a case. Raises KeyError for one that was not finished."""

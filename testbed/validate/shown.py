@@ -8,7 +8,7 @@ from rich.table import Table
 
 from testbed.tables import KINDS, new_table, number
 from testbed.validate.case import Case
-from testbed.validate.result import EMULATION, LEVEL, LIMIT, THEORY, CaseResult, Finding, Validation
+from testbed.validate.result import CLUSTER_LEVEL, EMULATION, LEVEL, LIMIT, THEORY, CaseResult, Finding, Validation
 
 
 def validation_table(result: Validation) -> Table:
@@ -60,9 +60,9 @@ def validation_remarks(result: Validation) -> Iterator[str]:
             yield f"{case.name}: {finding.check}: {finding.reason}"
     failed = sum(not case.passed for case in result.cases)
     yield (
-        f"{len(result.cases) - failed} of {len(result.cases)} cases passed; {result.tests} tests at a level of "
-        f"{LEVEL:g} each: if all is right, and the machine fast enough, something fails with a probability below "
-        f"{result.false_alarm:.1g}"
+        f"{len(result.cases) - failed} of {len(result.cases)} cases passed, in {result.tests} tests (the twin's at a level "
+        f"of {LEVEL:g}, the cluster's of {CLUSTER_LEVEL:g}): if all is right, and the machine fast enough, something "
+        f"fails with a probability below {result.false_alarm:.1g}"
     )
 
 

@@ -11,7 +11,7 @@ from testbed.scenario import Scenario, ScenarioError, decode, resolved
 from testbed.theory.predict import POLICIES, Prediction, predict
 from testbed.validate import Case, built_in, cases_of, chosen
 from testbed.validate.case import SIZES, at_size, only_on, places
-from testbed.validate.result import LEVEL, VERDICT_LEVEL
+from testbed.validate.result import CLUSTER_LEVEL, LEVEL, VERDICT_LEVEL
 
 QUICK = built_in(quick=True)
 CASE = """
@@ -76,7 +76,7 @@ def test_the_full_suite_goes_to_a_thousand_servers_and_runs_everything_on_the_cl
 def test_chance_fails_the_quick_suite_with_a_probability_below_a_thousandth() -> None:
     tests = sum(3 if case.servers else 2 for case in QUICK)  # arrivals, and theory or limit and shape
     clusters = sum(case.cluster is not None for case in QUICK)
-    assert LEVEL * (tests + clusters) + VERDICT_LEVEL * clusters < 1e-3
+    assert LEVEL * tests + (CLUSTER_LEVEL + VERDICT_LEVEL) * clusters < 1e-3
 
 
 def test_at_another_size_the_load_stays_and_the_window_shrinks_so_that_there_are_as_many_jobs() -> None:

@@ -107,7 +107,7 @@ def test_the_command_passes_and_fails_with_its_exit_status_a_reason_and_a_folder
     result = Validation.read(folder)
     assert [(case.name, case.passed) for case in result.cases] == [("growing", True), ("true", True), ("wrong", False)]
     assert result.tests == 7
-    assert result.false_alarm == pytest.approx(7 * 5e-6)
+    assert result.false_alarm == pytest.approx(7 * 2e-6)
     tests = pq.read_table(folder / "tests.parquet").to_pylist()
     assert [(row["case"], row["check"]) for row in tests if not row["passed"]] == [("wrong", THEORY)]
     sizes = pq.read_table(folder / "sizes.parquet").to_pylist()
