@@ -60,9 +60,9 @@ def validation_remarks(result: Validation) -> Iterator[str]:
             yield f"{case.name}: {finding.check}: {finding.reason}"
     failed = sum(not case.passed for case in result.cases)
     yield (
-        f"{len(result.cases) - failed} of {len(result.cases)} cases passed, in {result.tests} tests (the twin's at a level "
-        f"of {LEVEL:g}, the cluster's of {CLUSTER_LEVEL:g}): if all is right, and the machine fast enough, something "
-        f"fails with a probability below {result.false_alarm:.1g}"
+        f"{len(result.cases) - failed} of {len(result.cases)} cases passed, in {result.tests} tests (the twin's at "
+        f"a level of {LEVEL:g}, the cluster's of {CLUSTER_LEVEL:g}): if all is right, and the machine fast enough, "
+        f"something fails with a probability below {result.false_alarm:.1g}"
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from servers.triggers import SharingClock
 from testbed.scenario import Expect
 from testbed.validate import Case, CaseResult, validate
-from testbed.validate.result import EMULATION, LIMIT, SHAPE, THEORY, VERDICT
+from testbed.validate.result import LIMIT, SHAPE, THEORY, VERDICT
 
 #: 60 servers lie above the limits by 2 % or so; the chance that a test below fails for no reason is 2e-6 for each.
 NEAR_LIMIT = {"cluster__pools__main__servers": 60, "run__warmup": 20, "run__duration": 30, "within": 0.03}
@@ -71,7 +71,7 @@ def test_the_fault_of_a_policy_shows_in_the_limit_too(
 
 
 @pytest.mark.cluster
-def test_a_service_deadline_that_does_not_chain_is_caught_by_the_cluster_beside_its_twin(
+def test_a_service_deadline_that_does_not_chain_is_caught_by_the_verdict_on_the_cluster(
     one_size: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The processes of the cluster find planted/sitecustomize.py as they start. It makes their alarms late by a tenth
@@ -88,18 +88,11 @@ def test_a_service_deadline_that_does_not_chain_is_caught_by_the_cluster_beside_
         return validate([case], on=["cluster"])["random"]
 
     sound, faulty = on_cluster("late alarms"), on_cluster("late alarms, deadlines that do not chain")
-    # The sound one's verdict may complain of late alarms, but its services take no longer, and neither do the queues.
-    emulation = sound.finding(EMULATION)
-    assert emulation is not None
-    assert emulation.passed, emulation.reason
+    # The sound one's verdict may complain of late alarms, which on a busy machine move its mean as well: only the busy
+    # time of its servers must be that of their services however late they wake.
     assert "servers were busy" not in told(sound)
-    assert not faulty.passed
     assert "servers were busy" in told(faulty)
-    assert sound.cluster is not None
-    assert faulty.cluster is not None
-    assert sound.cluster.error is not None
-    assert faulty.cluster.error is not None
-    assert faulty.cluster.error > sound.cluster.error + 0.1
+    assert not faulty.passed
 
 
 def told(case: CaseResult) -> str:
