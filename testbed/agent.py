@@ -71,3 +71,6 @@ class Agent:
 
     def on_lost(self, first: int, last: int) -> None:
         """Note that the servers at addresses ``first`` to ``last`` have died; the default does nothing."""
+
+    def on_found(self, first: int, last: int) -> None:
+        """Note that servers that had died are there again, empty; the default does nothing."""

@@ -10,18 +10,30 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment
+    from testbed.experiment import Result
 
 #: Signals that end a run and have it saved: Ctrl-C, a request to terminate, a terminal that is closed.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def execute(experiment: Experiment) -> None:
+class Stoppable(Protocol):
+    """What can be executed: an experiment, or a standing cluster."""
+
+    result: Result
+
+    async def run(self) -> object:
+        """Run to the end."""
+
+    def stop(self) -> None:
+        """End now, and save what there is."""
+
+
+def execute(experiment: Stoppable) -> None:
     """Run an experiment to its end, or to its interruption by Ctrl-C; ``experiment.result`` holds what there is."""
     if threading.current_thread() is threading.main_thread() and not _in_asyncio():
         with _only_error():
@@ -30,7 +42,7 @@ def execute(experiment: Experiment) -> None:
         _run_in_thread(experiment)
 
 
-async def _attended(experiment: Experiment) -> None:
+async def _attended(experiment: Stoppable) -> None:
     """Run until the end, or until Ctrl-C or a request to terminate; a second one does not wait for the saving."""
     async with trio.open_nursery() as nursery:
 
@@ -70,7 +82,7 @@ def _in_asyncio() -> bool:
     return True
 
 
-def _run_in_thread(experiment: Experiment) -> None:
+def _run_in_thread(experiment: Stoppable) -> None:
     token: list[trio.lowlevel.TrioToken] = []
     scope = trio.CancelScope()
     outcome: list[BaseException] = []

@@ -259,15 +259,20 @@ class Experiment:
             self._watcher.conclude(run.cluster)
         if self._folder is None:
             return
-        types = [kind.name for kind in run.scenario.workload.types]
-        pools = [pool.name for pool in run.scenario.pools]
-        for measurements in (run.cluster_measurements, run.twin_measurements):
-            if measurements is not None:
-                self._folder.add_jobs(measurements, run.variant, run.replication, types)
-                self._folder.add_tasks(measurements, run.variant, run.replication)
-                self._folder.add_copies(measurements, run.variant, run.replication, pools)
-                self._folder.add_events(measurements, run.variant, run.replication)
+        keep_records(self._folder, run)
         self._folder.write_summaries([s for r in self.result.runs for s in (r.cluster, r.twin) if s is not None])
+
+
+def keep_records(folder: RunFolder, run: VariantRun) -> None:
+    """Write the records of a run into its folder."""
+    types = [kind.name for kind in run.scenario.workload.types]
+    pools = [pool.name for pool in run.scenario.pools]
+    for measurements in (run.cluster_measurements, run.twin_measurements):
+        if measurements is not None:
+            folder.add_jobs(measurements, run.variant, run.replication, types)
+            folder.add_tasks(measurements, run.variant, run.replication)
+            folder.add_copies(measurements, run.variant, run.replication, pools)
+            folder.add_events(measurements, run.variant, run.replication)
 
 
 def run(

@@ -5,10 +5,21 @@ from __future__ import annotations
 import sys
 import warnings
 
-from testbed.cli import computing, listing, reporting, running, tracing, validating, watching
+from testbed.cli import computing, listing, reporting, running, standing, tracing, validating, watching
 from testbed.cli.app import app
 
-__all__ = ["app", "computing", "listing", "main", "reporting", "running", "tracing", "validating", "watching"]
+__all__ = [
+    "app",
+    "computing",
+    "listing",
+    "main",
+    "reporting",
+    "running",
+    "standing",
+    "tracing",
+    "validating",
+    "watching",
+]
 
 
 def main() -> None:

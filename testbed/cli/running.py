@@ -57,7 +57,7 @@ def run(
     settings = read(scenario)
     where: Where = "twin" if virtual else "cluster and twin" if twin else "cluster"
     console = Console(stderr=True)
-    watcher = _watcher(console, quiet, live=not virtual)
+    watcher = watcher_for(console, quiet, live=not virtual)
     if dash:
         watcher = reporting_page(watcher, settings.name, host, port, token)
     try:
@@ -72,7 +72,8 @@ def run(
     finish(experiment.result)
 
 
-def _watcher(console: Console, quiet: bool, live: bool) -> Watcher:
+def watcher_for(console: Console, quiet: bool, live: bool) -> Watcher:
+    """Return what shows in a terminal, or elsewhere, how it is going."""
     from testbed.live import Bar, Lines, Silent
 
     if quiet:

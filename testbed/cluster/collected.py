@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.cluster.control import Records, Report
+from testbed.cluster.control import Report
 from testbed.cluster.members import Member
 from testbed.measure.records import COUNTED, TABLES, Measurements
 from testbed.runtime.system import has_copies, has_tasks
@@ -17,44 +17,89 @@ if TYPE_CHECKING:
     from testbed.scenario import Scenario
 
 
+class Records(Protocol):
+    """What keeps the records of a run."""
+
+    def add(self, table: str, rows: npt.NDArray[np.void]) -> None:
+        """Keep rows of a table (testbed.measure.records.TABLES)."""
+
+    def columns(self, table: str) -> dict[str, npt.NDArray[np.generic]]:
+        """Return the records of a table that are kept as columns, each of shape (records,)."""
+
+    @property
+    def unrecorded(self) -> dict[str, int]:
+        """Jobs by outcome whose records are not kept any more."""
+
+
+class RecordsInMemory:
+    """The records of a run, as they come; all of them."""
+
+    unrecorded: ClassVar[dict[str, int]] = {}
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[npt.NDArray[np.void]]] = {table: [] for table in TABLES}
+
+    def add(self, table: str, rows: npt.NDArray[np.void]) -> None:
+        """Keep rows of a table."""
+        self._pieces[table].append(rows)
+
+    def columns(self, table: str) -> dict[str, npt.NDArray[np.generic]]:
+        """Return the records of a table as columns, each of shape (records,)."""
+        pieces = self._pieces[table]
+        return {
+            name: np.concatenate([rows[name] for rows in pieces]) if pieces else np.empty(0, dtype=typecode)
+            for name, typecode, _ in TABLES[table]
+        }
+
+
 def collect(
-    members: Sequence[Member], scenario: Scenario, *, strangers: int, failure: str | None, incidents: list[str]
+    members: Sequence[Member],
+    scenario: Scenario,
+    records: Records,
+    *,
+    until: float,
+    strangers: int,
+    failure: str | None,
+    incidents: list[str],
 ) -> Measurements:
-    """Return what the processes of a run have measured; ``strangers``: connections that the controller refused."""
+    """Return what the processes of a run have measured.
+
+    ``until``: when arrivals stopped, unless the run was over before; ``strangers``: connections that the controller
+    refused.
+    """
     reports = [member.report for member in members if member.report is not None]
     counters = merge_counters(reports)
+    columns = records.columns("jobs")
+    unrecorded = dict(records.unrecorded)
     for member in members:
-        if member.report is None and member.dispatcher is not None and member.progress is not None:
-            counters[f"jobs arrived at {member.name}, whose records died with it"] = member.progress.arrived
+        if member.report is None and member.dispatcher is not None:
+            member.bury()
+        if member.earlier is not None:
+            for name, value in member.earlier.counters.items():
+                counters[name] = counters.get(name, 0) + value
+        if member.lost:
+            counters[f"jobs lost with {member.name}"] = member.lost
+            unrecorded["lost"] = unrecorded.get("lost", 0) + member.lost
     if strangers:
         counters["connections from strangers at the controller"] = strangers
     edges, occupancy = merge_occupancy(reports)
-    pieces = [piece for member in members for piece in member.records]
     reached = max((member.progress.time for member in members if member.progress is not None), default=0.0)
     return Measurements(
         source="cluster",
-        columns=merge_records(pieces),
-        tasks=merge_records(pieces, "tasks") if has_tasks(scenario) else {},
-        copies=merge_records(pieces, "copies") if has_copies(scenario) else {},
+        columns=columns,
+        tasks=records.columns("tasks") if has_tasks(scenario) else {},
+        copies=records.columns("copies") if has_copies(scenario) else {},
         occupancy_edges=edges,
         occupancy=occupancy,
         counters=counters,
         events=sorted((event for member in members for event in member.events), key=lambda event: event.time),
         counted=merge_counted(reports),
         processes=[report.process for report in reports],
-        stopped_at=min(scenario.horizon, reached),
+        stopped_at=min(until, reached),
         failure=failure,
         incidents=incidents,
+        unrecorded=unrecorded,
     )
-
-
-def merge_records(pieces: Iterable[Records], table: str = "jobs") -> dict[str, npt.NDArray[np.generic]]:
-    """Return the records of one table of all pieces as columns, each of shape (records,)."""
-    received = [piece for piece in pieces if piece.table == table]
-    return {
-        name: np.frombuffer(b"".join(piece.columns[name] for piece in received), dtype=typecode)
-        for name, typecode, _ in TABLES[table]
-    }
 
 
 def merge_counters(reports: Iterable[Report]) -> dict[str, int]:
@@ -69,18 +114,29 @@ def merge_counters(reports: Iterable[Report]) -> dict[str, int]:
 def merge_occupancy(reports: Iterable[Report]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Add up the nodes' occupancy tables: common edges (slices + 1,), server-time (slices, levels)."""
     tables = [report for report in reports if report.occupancy]
-    slices = min((len(report.occupancy) for report in tables), default=0)
+    edges = common_edges(tables)
     levels = max((len(report.occupancy[0]) for report in tables), default=1)
-    total = np.zeros((slices, levels))
+    total = np.zeros((max(0, len(edges) - 1), levels))
     for report in tables:
-        table = np.array(report.occupancy[:slices])
+        first = report.occupancy_edges.index(edges[0]) if edges else 0
+        table = np.array(report.occupancy)[first : first + len(total)]
         total[:, : table.shape[1]] += table
-    edges = np.array(tables[0].occupancy_edges[: slices + 1] if tables else [])
-    return edges, total
+    return np.array(edges), total
+
+
+def common_edges(reports: Sequence[Report]) -> list[float]:
+    """Return the edges of slices that all nodes have: one that was started later, or has stopped sooner, has fewer."""
+    starts = [report.occupancy_edges[0] for report in reports]
+    ends = [report.occupancy_edges[-1] for report in reports]
+    return [edge for edge in reports[0].occupancy_edges if max(starts) <= edge <= min(ends)] if reports else []
 
 
 def merge_counted(reports: Iterable[Report]) -> npt.NDArray[np.int64]:
     """Add up what the nodes' balancers had counted at each edge, (slices + 1, len(COUNTED))."""
-    tables = [report.counted for report in reports if report.counted]
-    edges = min((len(table) for table in tables), default=0)
-    return sum((np.array(table[:edges]) for table in tables), np.zeros((edges, len(COUNTED)), dtype=np.int64))
+    tables = [report for report in reports if report.counted]
+    edges = common_edges(tables)
+    total = np.zeros((len(edges), len(COUNTED)), dtype=np.int64)
+    for report in tables:
+        first = report.occupancy_edges.index(edges[0]) if edges else 0
+        total += np.array(report.counted)[first : first + len(edges)]
+    return total

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -27,6 +29,8 @@ def listen(transport: str, folder: Path, name: str) -> tuple[socket.socket, Addr
         path = str(folder / name)
         sock = socket.socket(socket.AF_UNIX)
         try:
+            with contextlib.suppress(FileNotFoundError):  # of a process that was killed, and in whose place this one is
+                os.unlink(path)
             sock.bind(path)
         except OSError:
             sock.close()

@@ -7,10 +7,11 @@ Ready                ->                     where I listen
                      <-      Peers          where the others listen
 Linked               ->                     connected to those that I talk to
                      <-      Start
-Progress (often)     ->
+Records, Progress    ->                    often
+                     <-      Change, Drain  to a standing cluster: other settings; no more arrivals
                      <-      Finish         stop arrivals, report
 Events (perhaps)     ->
-Records (some), Report ->                   then the process ends, or when its last metrics have been read
+Records, Report      ->                    then the process ends, or when its last metrics have been read
 """
 
 from __future__ import annotations
@@ -36,6 +37,25 @@ class Hello(msgspec.Struct, tag=True):
     agents: tuple[int, int] | None = None  # the range of its agents' addresses
 
 
+class Pace(msgspec.Struct, frozen=True):
+    """How fast arrivals come: what the workload has at t, from ``stream`` on, comes at time + (t - stream) * stretch.
+
+    In time units. Without any change all is as the workload has it.
+    """
+
+    time: float = 0.0
+    stream: float = 0.0
+    stretch: float = 1.0
+
+    def arrival(self, stream: float) -> float:
+        """Return when comes what the workload has at time ``stream``."""
+        return self.time + (stream - self.stream) * self.stretch
+
+    def stream_time(self, time: float) -> float:
+        """Return the time in the workload of what comes at ``time``."""
+        return self.stream + (time - self.time) / self.stretch
+
+
 class Setup(msgspec.Struct, tag=True):
     """Which process you are: a dispatcher's, a node's (``servers``: a range of addresses), or the pool agent's."""
 
@@ -47,6 +67,7 @@ class Setup(msgspec.Struct, tag=True):
     pools: bool
     folder: str  # for sockets
     theory: Theory | None = None  # what the metrics of dispatcher 0 say of it
+    standing: Pace | None = None  # that of a cluster that stands until it is told to go
 
 
 class Ready(msgspec.Struct, tag=True):
@@ -57,7 +78,7 @@ class Ready(msgspec.Struct, tag=True):
 
 
 class Peers(msgspec.Struct, tag=True):
-    """Where the processes of servers and of the pool agent listen, by process."""
+    """Where the processes of servers and of the pool agent listen, by process; later, where one that is new does."""
 
     nodes: dict[int, str | tuple[str, int]]
     pools: dict[int, str | tuple[str, int]]
@@ -68,9 +89,26 @@ class Linked(msgspec.Struct, tag=True):
 
 
 class Start(msgspec.Struct, tag=True):
-    """Time 0 is when the machine's monotonic clock, which all its processes share, reads ``at`` seconds."""
+    """Time 0 is when the machine's monotonic clock, which all its processes share, reads ``at`` seconds.
+
+    A process that joins a standing cluster later acts from time ``since`` on.
+    """
 
     at: float
+    since: float = 0.0
+
+
+class Change(msgspec.Struct, tag=True):
+    """Other settings from model time ``at`` on: the pace of arrivals, a dispatching policy (in a scenario, as TOML)."""
+
+    at: float
+    theory: Theory
+    pace: Pace | None = None
+    scenario: str | None = None
+
+
+class Drain(msgspec.Struct, tag=True):
+    """Stop arrivals."""
 
 
 class Progress(msgspec.Struct, tag=True):
@@ -106,10 +144,10 @@ class Finish(msgspec.Struct, tag=True):
 
 
 class Records(msgspec.Struct, tag=True):
-    """A piece of a table of records: raw bytes by column (testbed.measure.records.TABLES)."""
+    """Records as they come: rows of a table (testbed.measure.records.TABLES, row_type)."""
 
-    columns: dict[str, bytes]
-    table: str = "jobs"
+    table: str
+    rows: bytes
 
 
 class Events(msgspec.Struct, tag=True):
@@ -130,7 +168,7 @@ class Report(msgspec.Struct, tag=True):
 
 
 FromProcess = Hello | Ready | Linked | Progress | Records | Events | Report
-FromController = Setup | Peers | Start | Finish
+FromController = Setup | Peers | Start | Change | Drain | Finish
 
 #: What each side can be told.
 FROM_PROCESS: msgspec.msgpack.Decoder[FromProcess] = msgspec.msgpack.Decoder(FromProcess)

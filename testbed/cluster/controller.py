@@ -7,6 +7,7 @@ temporary file is left behind.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shutil
 import signal
@@ -18,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import trio
 
-from testbed.cluster.collected import collect
+from testbed.cluster import control
+from testbed.cluster.collected import Records, RecordsInMemory, collect
 from testbed.cluster.connecting import Address, hear_newcomer, listen, take_newcomers
 from testbed.cluster.control import (
     FROM_PROCESS,
@@ -32,13 +35,12 @@ from testbed.cluster.control import (
     Peers,
     Progress,
     Ready,
-    Records,
     Report,
     Setup,
     Start,
 )
 from testbed.cluster.members import Member, launch, roles
-from testbed.measure.records import Measurements
+from testbed.measure.records import TABLES, Measurements, row_type
 from testbed.metrics.discovery import TargetGroup
 from testbed.protocol import VERSION, ProtocolError
 from testbed.scenario import resolved
@@ -69,7 +71,8 @@ class Controller:
     to ``hold`` seconds until their last metrics have been read; by default HOLD_SECONDS if Prometheus has read them
     before, and else not at all. ``announce`` is told of it.
     ``observe`` is called with the controller about four times a second while the run goes on. ``stop()`` ends the run
-    early, from any thread of control within trio: arrivals stop, and what was measured is returned.
+    early, from any thread of control within trio: arrivals stop, and what was measured is returned. ``records`` keeps
+    the records; in memory by default. ``logs`` is the folder of the processes' logs; by default a temporary one.
     """
 
     def __init__(
@@ -82,6 +85,8 @@ class Controller:
         hold: float | None = None,
         announce: Callable[[str], object] = lambda text: None,
         observe: Callable[[Controller], object] = lambda controller: None,
+        records: Records | None = None,
+        logs: Path | None = None,
     ) -> None:
         self.scenario = scenario
         self.members: list[Member] = []
@@ -100,6 +105,10 @@ class Controller:
         self._folder = Path()
         self._changed = trio.Event()
         self._finishing = False
+        self._records: Records = records or RecordsInMemory()
+        self._logs = logs
+        self._address: Address = ""
+        self._nursery: trio.Nursery
 
     # --- what an observer may ask ---
 
@@ -139,10 +148,11 @@ class Controller:
         self._folder = Path(tempfile.mkdtemp(prefix="testbed-"))
         try:
             async with trio.open_nursery() as nursery:
-                listener, address = self._listen()
+                self._nursery = nursery
+                listener, self._address = self._listen()
                 nursery.start_soon(take_newcomers, listener, nursery, self._serve)
                 try:
-                    await self._start_processes(address, nursery)
+                    await self._start_processes()
                     await self._bring_up()
                     if not self._over():
                         await self._watch()
@@ -159,6 +169,8 @@ class Controller:
             return collect(
                 self.members,
                 self.scenario,
+                self._records,
+                until=self._until_time(),
                 strangers=self.rejected,
                 failure=self.failure,
                 incidents=self.incidents,
@@ -178,13 +190,17 @@ class Controller:
                 'on a local disk, or use cluster.transport = "tcp"'
             ) from None
 
-    async def _start_processes(self, address: Address, nursery: trio.Nursery) -> None:
+    def _until_time(self) -> float:
+        """Return when arrivals stop, unless the run ends sooner."""
+        return self.scenario.horizon
+
+    async def _start_processes(self) -> None:
         for number, role in enumerate(roles(self.scenario)):
             if self._over():
                 return
-            member = await launch(number, role, self._folder, address, self._token)
+            member = await launch(number, role, self._logs or self._folder, self._address, self._token)
             self.members.append(member)
-            nursery.start_soon(self._supervise, member)
+            self._nursery.start_soon(self._supervise, member)
 
     async def _supervise(self, member: Member) -> None:
         code = await member.process.wait()
@@ -196,6 +212,10 @@ class Controller:
         if self._finishing or member.report is not None:
             return
         how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        await self._died(member, how)
+
+    async def _died(self, member: Member, how: str) -> None:
+        """Go on without a process, where that can be, or end."""
         if self.started and member.servers is not None and self.scenario.cluster.on_failure == "redispatch":
             at = max((word.time for word in self.progress), default=0.0)
             self.incidents.append(f"process {member.name} {how} at time {at:.1f}; the run went on without its servers")
@@ -224,18 +244,7 @@ class Controller:
                 self._fail(f"process {member.name} speaks protocol version {hello.version}, this is {VERSION}")
                 return
             member.channel = channel
-            await channel.send(
-                Setup(
-                    name=member.name,
-                    scenario=resolved(self.scenario),
-                    replication=self._replication,
-                    dispatcher=member.dispatcher,
-                    servers=member.servers,
-                    pools=member.pools,
-                    folder=str(self._folder),
-                    theory=self._theory if member.dispatcher == 0 else None,
-                )
-            )
+            await channel.send(self._setup(member))
             while (message := await channel.receive()) is not None:
                 self._note(member, message)
         except (ProtocolError, trio.BrokenResourceError) as error:
@@ -246,6 +255,18 @@ class Controller:
                 member.heard_out.set()
             await channel.aclose()
 
+    def _setup(self, member: Member) -> Setup:
+        return Setup(
+            name=member.name,
+            scenario=resolved(self.scenario),
+            replication=self._replication,
+            dispatcher=member.dispatcher,
+            servers=member.servers,
+            pools=member.pools,
+            folder=str(self._folder),
+            theory=self._theory if member.dispatcher == 0 else None,
+        )
+
     def _note(self, member: Member, message: FromProcess) -> None:
         if isinstance(message, Ready):
             member.ready = message
@@ -253,8 +274,11 @@ class Controller:
             member.linked = True
         elif isinstance(message, Progress):
             member.progress = message
-        elif isinstance(message, Records):
-            member.records.append(message)
+        elif isinstance(message, control.Records):
+            rows = np.frombuffer(message.rows, dtype=row_type(TABLES[message.table]))
+            self._records.add(message.table, rows)
+            if message.table == "jobs":
+                member.recorded += len(rows)
         elif isinstance(message, Events):
             member.events.extend(message.events)
         elif isinstance(message, Report):
@@ -324,11 +348,13 @@ class Controller:
 
     async def _tell_all(self, message: msgspec.Struct) -> None:
         for member in self.members:
-            if member.channel is not None and member.process.returncode is None:
-                try:
-                    await member.channel.send(message)
-                except trio.BrokenResourceError:
-                    continue  # the supervisor says what became of it
+            await self._tell(member, message)
+
+    async def _tell(self, member: Member, message: msgspec.Struct) -> None:
+        if member.channel is not None and member.process.returncode is None:
+            # Where it is gone the supervisor says what became of it.
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await member.channel.send(message)
 
     async def _collect(self) -> None:
         """Have all processes that are left report, and wait for them."""

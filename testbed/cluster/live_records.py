@@ -43,6 +43,12 @@ class LiveRecords(JobRecords):
         self._traced = traced
         self._seen = 0
 
+    def take(self, most: int) -> list[bytes]:
+        """Count what was written, and return it; see Records."""
+        self.catch_up()
+        self._seen = 0
+        return super().take(most)
+
     def catch_up(self) -> None:
         """Count what was written since the last time."""
         rows = self.rows(self._seen)
@@ -82,6 +88,12 @@ class LiveCopies(CopyRecords):
         self.met = [0] * len(MET)
         self.received = [0.0] * len(FATES)  # time units
         self._seen = 0
+
+    def take(self, most: int) -> list[bytes]:
+        """Count what was written, and return it; see Records."""
+        self.catch_up()
+        self._seen = 0
+        return super().take(most)
 
     def catch_up(self) -> None:
         """Count what was written since the last time."""

@@ -13,7 +13,8 @@ import msgspec
 import trio
 
 from testbed.cluster.connecting import Address
-from testbed.cluster.control import CONTROL_ENV, Channel, FromProcess, Progress, Ready, Records, Report
+from testbed.cluster.control import CONTROL_ENV, Channel, FromProcess, Progress, Ready, Report
+from testbed.measure.records import LOST
 from testbed.tracing.recorder import TraceEvent
 
 if TYPE_CHECKING:
@@ -46,11 +47,50 @@ class Member:
     ready: Ready | None = None
     linked: bool = False
     progress: Progress | None = None
-    records: list[Records] = field(default_factory=list)
+    recorded: int = 0  # jobs of which it has sent the record
     events: list[TraceEvent] = field(default_factory=list)
     report: Report | None = None
     heard_out: trio.Event = field(default_factory=trio.Event)  # all that it sent has been read
     ended: bool = False  # as a process, and heard out
+    restarts: int = 0
+    earlier: Progress | None = None  # what was counted in its earlier lives
+    lost: int = 0  # jobs that were in the system in these, or whose record was not sent
+
+    @property
+    def totals(self) -> Progress | None:
+        """Its last word, with what was counted in earlier lives."""
+        if self.earlier is None or self.progress is None:
+            return self.progress or self.earlier
+        return added_up(self.earlier, self.progress)
+
+    def unsent(self) -> int:
+        """Return the jobs that have arrived here, if it is a dispatcher's, and of which it has sent no record."""
+        return max(0, self.progress.arrived - self.recorded) if self.progress is not None else 0
+
+    def bury(self) -> None:
+        """Take the account of a life that has ended."""
+        totals, lost = self.totals, self.unsent()
+        if totals is not None:
+            outcomes = list(totals.outcomes)
+            if lost:
+                outcomes[LOST] += lost
+            arrived = max(0, self.recorded - self.progress.arrived) if self.progress is not None else 0
+            self.earlier = msgspec.structs.replace(
+                totals,
+                arrived=totals.arrived + arrived,
+                ended=totals.ended + arrived + lost,
+                in_system=0,
+                closing=0,
+                outcomes=outcomes,
+                counters={**totals.counters, "jobs arrived": totals.counters.get("jobs arrived", 0) + arrived},
+                queue_lengths=b"",
+                cpu_share=0.0,
+            )
+        self.lost += lost
+        self.recorded = 0
+        self.channel = self.ready = self.progress = self.report = None
+        self.linked = self.ended = False
+        self.heard_out = trio.Event()
 
     def last_lines(self) -> str:
         """Return the last lines that the process wrote."""
@@ -79,21 +119,44 @@ def roles(scenario: Scenario) -> list[Role]:
     return [*dispatchers, *nodes, *([Role("pools", pools=True)] if scenario.central_pools else [])]
 
 
-async def launch(number: int, role: Role, folder: Path, address: Address, token: str) -> Member:
-    """Start a process, which writes its log into ``folder``; ``address`` is the controller's, ``token`` the secret."""
+def added_up(first: Progress, second: Progress) -> Progress:
+    """Return the second with what both have counted."""
+
+    def each(one: list[int], other: list[int]) -> list[int]:
+        return [a + b for a, b in zip(one, other, strict=True)] if one and other else one or other
+
+    names = {**first.counters, **second.counters}
+    return msgspec.structs.replace(
+        second,
+        arrived=first.arrived + second.arrived,
+        ended=first.ended + second.ended,
+        responses=each(first.responses, second.responses),
+        response_sum=first.response_sum + second.response_sum,
+        lag_sum=first.lag_sum + second.lag_sum,
+        outcomes=each(first.outcomes, second.outcomes),
+        counters={name: first.counters.get(name, 0) + second.counters.get(name, 0) for name in names},
+    )
+
+
+async def launch(number: int, role: Role, logs: Path, address: Address, token: str) -> Member:
+    """Start a process, which writes its log in ``logs``; ``address`` is the controller's, ``token`` the secret."""
+    log = logs / f"{role.name}.log"
+    return Member(number, *role, await open_process(number, role.name, log, address, token), log)
+
+
+async def open_process(number: int, name: str, log: Path, address: Address, token: str) -> trio.Process:
+    """Start the process of a member."""
     control = msgspec.json.encode((address, token, number)).decode()
-    log = folder / f"{role.name}.log"
     # Numerical libraries would start a thread per core in every process.
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    with log.open("wb") as output:
-        process = await trio.lowlevel.open_process(
+    with log.open("ab") as output:
+        return await trio.lowlevel.open_process(
             # -P: a file in the user's folder that is called like a module must not be taken for it. The name is
             # for those who look at a list of processes.
-            [sys.executable, "-P", "-m", "testbed.cluster.process", role.name],
+            [sys.executable, "-P", "-m", "testbed.cluster.process", name],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={**os.environ, **threads, CONTROL_ENV: control},
             process_group=0,  # Ctrl-C in a terminal is for the controller
         )
-    return Member(number, *role, process, log)

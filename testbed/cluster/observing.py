@@ -75,7 +75,7 @@ class Observer:
 
     def snapshot(self, members: Sequence[Member], incidents: Sequence[str] = ()) -> Snapshot:
         """Return how the cluster is doing, by the last word of each process."""
-        words = [member.progress for member in members if member.progress is not None]
+        words = [word for word in (member.totals for member in members) if word is not None]
         counters: dict[str, int] = {}
         for word in words:
             for name, value in word.counters.items():
@@ -269,6 +269,7 @@ def _state(member: Member) -> ProcessState:
         name=member.name,
         pid=member.process.pid,
         alive=member.process.returncode is None,
+        restarts=member.restarts,
         cpu_share=word.cpu_share,
         lateness_mean=word.lateness_mean,
         lateness_p50=word.lateness_p50,

@@ -29,6 +29,7 @@ class PeerConnections:
         self.connections: list[Connection] = []
         self.rejected_frames = 0
         self.finishing = False
+        self._lost: set[tuple[int, int]] = set()  # ranges of servers
 
     async def serve(self, peer: socket.socket) -> None:
         """Talk over a connection that another process has begun, and close that of a stranger."""
@@ -65,6 +66,9 @@ class PeerConnections:
         """Talk over a connection until it ends; ``addresses`` is the range of the agents that are reached by it."""
         self.connections.append(connection)
         self._runtime.link(connection, range(*addresses) if addresses else ())
+        if addresses in self._lost:
+            self._lost.remove(addresses)
+            self._runtime.find(addresses[0], addresses[1] - 1)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run_writer)
@@ -76,4 +80,5 @@ class PeerConnections:
             self._runtime.unlink(connection)
             connection.close()
             if addresses and addresses[0] < self._scenario.servers and not self.finishing:
+                self._lost.add(addresses)
                 self._runtime.lose(addresses[0], addresses[1] - 1)

@@ -8,8 +8,10 @@ its control connection ends: no controller, no process.
 from __future__ import annotations
 
 import gc
+import math
 import os
 import shutil
+import sys
 import time
 import tomllib
 from pathlib import Path
@@ -23,7 +25,9 @@ from testbed.cluster.connecting import connect, listen, take_newcomers
 from testbed.cluster.control import (
     CONTROL_ENV,
     FROM_CONTROLLER,
+    Change,
     Channel,
+    Drain,
     Events,
     Finish,
     FromController,
@@ -48,22 +52,21 @@ from testbed.measure.records import (
 )
 from testbed.metrics.process_metrics import ProcessMetrics
 from testbed.metrics.serving import MetricsServer
-from testbed.protocol import VERSION
+from testbed.protocol import VERSION, ProtocolError
 from testbed.runtime.pools import addresses, build_pool_agent, pool_counters
 from testbed.runtime.realtime import RealTimeRuntime
 from testbed.runtime.system import (
+    SLICES,
     Source,
     build_delay,
     build_dispatcher,
     build_servers,
     build_trace,
     build_workload,
-    expected_copies,
-    expected_jobs,
-    expected_tasks,
     schedule_slices,
     servers_talk,
     slice_edges,
+    slice_forever,
 )
 from testbed.runtime.timerfd import wake_up
 from testbed.scenario import decode
@@ -71,7 +74,8 @@ from testbed.snapshot import LONGEST_SHOWN
 
 PROGRESS_SECONDS = 0.25
 HOLD_LOOK_SECONDS = 0.02
-RECORDS_PER_PIECE = 16384
+SLICES_KEPT = 1024  # of time, in which a standing cluster's occupancy is known
+RECORDS_PER_PIECE = 4096
 
 
 class ClusterProcess:
@@ -98,31 +102,29 @@ class ClusterProcess:
             trace=self._trace,
         )
         self.metrics_server = MetricsServer()
-        self.occupancy = Occupancy()
-        self.records = LiveRecords(
-            expected_jobs(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0,
-            self._unit,
-            scenario.run.traced,
-        )
-        self.tasks = TaskRecords(
-            expected_tasks(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0
-        )
-        self.copies = LiveCopies(
-            expected_copies(scenario) // scenario.cluster.dispatchers if setup.dispatcher is not None else 0
-        )
+        standing = setup.standing
+        self.occupancy = Occupancy(None if standing is None else SLICES_KEPT)
+        room = RECORDS_PER_PIECE if setup.dispatcher is not None else 0
+        self.records = LiveRecords(room, self._unit, scenario.run.traced)
+        self.tasks = TaskRecords(room)
+        self.copies = LiveCopies(room)
         self.dispatcher: Dispatcher | None = None
         self._source: Source | None = None
         agents: list[Agent] = []
         if setup.servers is not None:
             agents.extend(build_servers(self.runtime, scenario, range(*setup.servers), self.occupancy))
-            schedule_slices(self.runtime, self.occupancy, slice_edges(scenario))
+            if standing is None:
+                schedule_slices(self.runtime, self.occupancy, slice_edges(scenario))
         if setup.dispatcher is not None:
             self.dispatcher = build_dispatcher(
                 self.runtime, scenario, setup.dispatcher, self.records, self.tasks, self.copies
             )
             agents.append(self.dispatcher)
             jobs = build_workload(scenario, setup.replication).for_dispatcher(setup.dispatcher)
-            self._source = Source(self.runtime, self.dispatcher, jobs, scenario.horizon)
+            until = scenario.horizon if standing is None else math.inf
+            self._source = Source(self.runtime, self.dispatcher, jobs, until)
+            if standing is not None:
+                self._source.change_pace(standing.arrival)
         self.pool_agent = build_pool_agent(self.runtime, scenario) if setup.pools else None
         if self.pool_agent is not None:
             agents.append(self.pool_agent)
@@ -134,7 +136,7 @@ class ClusterProcess:
         # The processor time of the run proper: from time 0 to the end of the arrivals.
         self._cpu: list[tuple[float, float]] = []
         self._last_cpu = time.monotonic(), time.process_time()
-        for when in (0.0, scenario.horizon):
+        for when in (0.0, scenario.horizon) if standing is None else (0.0,):
             self.runtime.call_at(when, self._note_cpu)
 
     def _note_cpu(self) -> None:
@@ -142,23 +144,29 @@ class ClusterProcess:
 
     # --- the controller's words ---
 
-    def start(self, at: float) -> None:
-        """Begin at time 0, when the monotonic clock reads ``at``."""
+    def start(self, at: float, since: float) -> None:
+        """Begin at time ``since``, where the monotonic clock reads ``at`` at time 0."""
         # What exists now lives as long as the run; the collector need not walk through it again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
+        pace = self.setup.standing
         if self._source is not None:
-            self._source.start()
-        self.runtime.start(at)
+            self._source.start(since if pace is None else pace.stream_time(since))
+        if pace is not None and self.setup.servers is not None:
+            slice_forever(self.runtime, self.occupancy, self.scenario.run.duration / SLICES, since)
+        self.runtime.start(at, since)
 
     async def report_progress(self) -> None:
-        """Tell the controller how things are, four times a second."""
+        """Tell the controller how things are, and send it the records that have come, four times a second."""
         while True:
             await trio.sleep(PROGRESS_SECONDS)
             self._catch_up()
             with trio.CancelScope(shield=True):  # half a frame would make what follows unreadable
-                await self._channel.send(self.progress())
+                progress = self.progress()
+                # First the records: those of jobs that are said to have ended are not lost with this process then.
+                await self._send_records()
+                await self._channel.send(progress)
                 await self._send_events()
 
     async def _send_events(self) -> None:
@@ -186,7 +194,7 @@ class ClusterProcess:
         dispatcher, source = self.dispatcher, self._source
         if dispatcher is not None and source is not None:
             progress.arrived = dispatcher.arrived
-            progress.ended = self.records.count
+            progress.ended = self.records.taken + self.records.count
             progress.in_system = len(dispatcher.in_system)
             progress.closing = dispatcher.closing
             progress.arrivals_over = source.ended
@@ -287,10 +295,8 @@ class ClusterProcess:
 
     async def _send_records(self) -> None:
         for table, records in (("jobs", self.records), ("tasks", self.tasks), ("copies", self.copies)):
-            columns = records.columns()
-            for i in range(0, records.count, RECORDS_PER_PIECE):
-                piece = {name: column[i : i + RECORDS_PER_PIECE].tobytes() for name, column in columns.items()}
-                await self._channel.send(Records(piece, table))
+            for rows in records.take(RECORDS_PER_PIECE):
+                await self._channel.send(Records(table, rows))
 
     def _talks_to(self, node: int) -> bool:
         """Whether this process begins a connection with the node process of that number.
@@ -300,6 +306,29 @@ class ClusterProcess:
         servers of one process.
         """
         return self.setup.servers is None or (servers_talk(self.scenario) and node <= self._number)
+
+    async def _link(self, peers: Peers, nursery: trio.Nursery) -> None:
+        addresses = [address for number, address in peers.nodes.items() if self._talks_to(number)]
+        if self.dispatcher is not None:
+            addresses.extend(peers.pools.values())
+        for address in addresses:
+            try:
+                await self.peers.link(address, nursery)
+            except (OSError, ProtocolError) as error:
+                if self.setup.standing is None:
+                    raise
+                # It has died meanwhile; the controller starts it again, and says so again.
+                print(f"cannot connect to {address}: {error}", file=sys.stderr)
+
+    def change(self, change: Change) -> None:
+        """Take on other settings at the time that the change says."""
+        if self.theory is not None:
+            self.theory = change.theory
+        pace = change.pace
+        source = self._source
+        if pace is not None and source is not None:
+            self.runtime.call_at(change.at, lambda: source.change_pace(pace.arrival))
+        self.runtime.turn()
 
     async def run(self) -> None:
         """Do what the controller says until it says Finish or goes away."""
@@ -311,17 +340,17 @@ class ClusterProcess:
             nursery.start_soon(take_newcomers, listener, nursery, self.peers.serve)
             while (message := await self._channel.receive()) is not None:
                 if isinstance(message, Peers):
-                    for number, address in message.nodes.items():
-                        if self._talks_to(number):
-                            await self.peers.link(address, nursery)
-                    if self.dispatcher is not None:
-                        for address in message.pools.values():
-                            await self.peers.link(address, nursery)
+                    await self._link(message, nursery)
                     await self._channel.send(Linked())
                 elif isinstance(message, Start):
                     nursery.start_soon(self.runtime.run_timers)
                     nursery.start_soon(self.report_progress)
-                    self.start(message.at)
+                    self.start(message.at, message.since)
+                elif isinstance(message, Change):
+                    self.change(message)
+                elif isinstance(message, Drain):
+                    if self._source is not None:
+                        self._source.stop()
                 elif isinstance(message, Finish):
                     finish = message
                     break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -28,19 +29,23 @@ class Accounting(msgspec.Struct, frozen=True, kw_only=True):
         return not self.problems
 
 
-def check(columns: Mapping[str, npt.NDArray[Any]], arrived: int) -> Accounting:
+def check(
+    columns: Mapping[str, npt.NDArray[Any]], arrived: int, unrecorded: Mapping[str, int] = MappingProxyType({})
+) -> Accounting:
     """Count the records by outcome and compare them with the number of jobs that arrived.
 
     ``columns``: the records of the whole run, shape (jobs,) each; ``arrived``: jobs that the dispatchers were handed,
-    counted by them apart from the records.
+    counted by them apart from the records. ``unrecorded``: jobs by outcome of which there is no record: the jobs of a
+    dispatcher that has died, and those of a standing cluster that are too old to be kept.
     """
     outcome = columns["outcome"]
-    counts = [int(np.count_nonzero(outcome == code)) for code in (COMPLETED, DROPPED, LOST, IN_SYSTEM)]
+    recorded = [int(np.count_nonzero(outcome == code)) for code in (COMPLETED, DROPPED, LOST, IN_SYSTEM)]
+    counts = [count + unrecorded.get(name, 0) for count, name in zip(recorded, OUTCOMES, strict=True)]
     problems = []
     if sum(counts) != arrived:
         parts = " + ".join(f"{count} {name}" for count, name in zip(counts, OUTCOMES, strict=True))
         problems.append(f"{arrived} jobs arrived, but the records hold {sum(counts)}: {parts}")
-    if unknown := len(outcome) - sum(counts):
+    if unknown := len(outcome) - sum(recorded):
         problems.append(f"{unknown} records have an outcome that does not exist")
     jobs, times = np.unique(columns["job"], return_counts=True)
     if len(twice := jobs[times > 1]):

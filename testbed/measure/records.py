@@ -6,6 +6,8 @@ Both are written on the hot path, so they are plain arrays that agents append to
 from __future__ import annotations
 
 import struct
+from array import array
+from collections import deque
 from typing import Annotated, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, get_type_hints
 
 import msgspec
@@ -135,16 +137,25 @@ class CopyRecord(msgspec.Struct, gc=False):
     end: Annotated[float, Column("d", "when its dispatcher heard of its end")]
 
 
-def _columns(record: type[msgspec.Struct]) -> tuple[tuple[str, str, str], ...]:
+#: The columns of a table of records: name, array typecode, meaning.
+Columns = tuple[tuple[str, str, str], ...]
+
+
+def _columns(record: type[msgspec.Struct]) -> Columns:
     hints = get_type_hints(record, include_extras=True)
     return tuple((name, *hints[name].__metadata__[0]) for name in record.__struct_fields__)
 
 
-#: The columns of the records of jobs, of tasks and of copies: name, array typecode, meaning.
+#: Those of the records of jobs, of tasks and of copies.
 COLUMNS: Final = _columns(JobRecord)
 TASK_COLUMNS: Final = _columns(TaskRecord)
 COPY_COLUMNS: Final = _columns(CopyRecord)
 TABLES: Final = {"jobs": COLUMNS, "tasks": TASK_COLUMNS, "copies": COPY_COLUMNS}
+
+
+def row_type(columns: Columns) -> np.dtype[np.void]:
+    """Return the type of a row as Records packs it."""
+    return np.dtype([(name, typecode) for name, typecode, _ in columns])
 
 
 class Records(Generic[Record]):
@@ -153,10 +164,11 @@ class Records(Generic[Record]):
     A record is packed into its row by one call: to store field after field in columns of their own takes longer.
     """
 
-    COLUMNS: ClassVar[tuple[tuple[str, str, str], ...]]
+    COLUMNS: ClassVar[Columns]
 
     def __init__(self, capacity: int) -> None:
         self.count = 0
+        self.taken = 0  # records that were written before those that are here
         self._capacity = max(capacity, 1024)
         row = struct.Struct("=" + "".join(typecode for _, typecode, _ in self.COLUMNS))
         self._pack = row.pack_into
@@ -181,13 +193,21 @@ class Records(Generic[Record]):
 
         It is a view of the buffer, which cannot grow while there is one: let it go before the next ``write``.
         """
-        dtype = np.dtype([(name, typecode) for name, typecode, _ in self.COLUMNS])
-        return np.frombuffer(self._rows, dtype=dtype)[first : self.count]
+        return np.frombuffer(self._rows, dtype=row_type(self.COLUMNS))[first : self.count]
 
     def columns(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return a copy of the records as numpy arrays by column name, each of shape (records,)."""
         rows = self.rows()
         return {name: rows[name].copy() for name, _, _ in self.COLUMNS}
+
+    def take(self, most: int) -> list[bytes]:
+        """Return the records as rows of ``row_type``, at most ``most`` in a piece, and begin anew with none."""
+        size = self._size
+        end = self.count * size
+        pieces = [bytes(self._rows[i : min(i + most * size, end)]) for i in range(0, end, most * size)]
+        self.taken += self.count
+        self.count = 0
+        return pieces
 
 
 class TaskRecords(Records[TaskRecord]):
@@ -218,14 +238,16 @@ class Occupancy:
 
     __slots__ = ("_counted", "_edges", "_slices", "_time", "counts", "servers")
 
-    def __init__(self) -> None:
+    def __init__(self, most_slices: int | None = None) -> None:
+        """Keep the latest ``most_slices`` slices; by default all."""
+        most_edges = None if most_slices is None else most_slices + 1
         #: What the servers' balancers count (servers.balancer.COUNTED), cumulated.
         self.counts = [0] * len(COUNTED)
-        self._counted: list[list[int]] = []
+        self._counted: deque[list[int]] = deque(maxlen=most_edges)
         self._time = [0.0] * 32
         self.servers: list[HasQueueLength] = []
-        self._slices: list[list[float]] = []
-        self._edges: list[float] = []
+        self._slices: deque[array[float]] = deque(maxlen=most_edges)
+        self._edges: deque[float] = deque(maxlen=most_edges)
 
     def change(self, old: int, new: int, now: float) -> None:
         """Note that a server's queue length goes from ``old`` to ``new`` at time ``now``."""
@@ -237,7 +259,7 @@ class Occupancy:
 
     def close_slice(self, now: float) -> None:
         """End a slice of time at ``now`` and begin the next; the first call begins the first."""
-        time = list(self._time)
+        time = array("d", self._time)
         for server in self.servers:
             time[server.queue_length] += now
         self._edges.append(now)
@@ -255,7 +277,7 @@ class Occupancy:
 
     def counted(self) -> list[list[int]]:
         """Return what had been counted at each edge, (slices + 1) rows in the order of COUNTED."""
-        return self._counted
+        return list(self._counted)
 
 
 class HasQueueLength(Protocol):
@@ -304,3 +326,4 @@ class Measurements(msgspec.Struct, kw_only=True):
     events: list[TraceEvent] = []  # of traced jobs
     failure: str | None = None  # what went wrong, if the run did not end as planned
     incidents: list[str] = []  # deaths that the run went on after
+    unrecorded: dict[str, int] = {}  # by OUTCOMES: jobs that have ended and of which there is no record

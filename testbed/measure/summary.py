@@ -129,7 +129,7 @@ def summarise(
     outcomes = {name: int(np.count_nonzero(jobs["outcome"] == code)) for code, name in enumerate(OUTCOMES)}
     response = jobs["response"][done]
     interval = response_interval(response, number_over(columns, window))
-    accounting = check(columns, measurements.counters["jobs arrived"])
+    accounting = check(columns, measurements.counters["jobs arrived"], measurements.unrecorded)
     tasks_arrived = int(columns["tasks"].sum())
     cancelled = measurements.counters.get("reservations cancelled", 0)
     reports = measurements.counters.get("idle reports", 0)

@@ -140,11 +140,20 @@ class RealTimeRuntime:
             agent.on_lost(first, last)
         self._end_turn(self.now)
 
-    def start(self, at: float) -> None:
-        """Put time 0, when the agents start to act, where the monotonic clock reads ``at`` seconds."""
-        self._origin = at
+    def find(self, first: int, last: int) -> None:
+        """Tell the agents that the servers at ``first`` to ``last``, which had died, are there again, and empty."""
+        self.now = max(self.now, self.clock())
+        self.lateness = 0.0
         for agent in self.agents:
-            self.call_at(0.0, agent.start)
+            agent.on_found(first, last)
+        self._end_turn(self.now)
+
+    def start(self, at: float, since: float = 0.0) -> None:
+        """Put time 0 where the monotonic clock reads ``at`` seconds; the agents start to act at time ``since``."""
+        self._origin = at
+        self.now = since
+        for agent in self.agents:
+            self.call_at(since, agent.start)
         self._end_turn(self.clock())
         self._started.set()
 

@@ -5,6 +5,7 @@ Servers have addresses 0..N-1 in the order of the pools, dispatchers N..N+D-1, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from servers.pool_server import PoolServer
 from servers.reserving_server import ReservingServer
 from servers.server import Server
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
-from testbed.agent import Environment
+from testbed.agent import Environment, Timer
 from testbed.measure.records import CopyRecords, JobRecords, Occupancy, TaskRecords
 from testbed.runtime.delay import Delay
 from testbed.runtime.pools import build_knowledge, build_rational, pool_agent_address
@@ -218,29 +219,48 @@ class Source:
         self._env = env
         self._arrive = dispatcher.arrive
         self._until = until
-        self._jobs = self._unroll(blocks)
+        self._blocks = blocks
+        self._jobs: Iterator[tuple[int, float, int, Sequence[float]]] = iter(())
         self._job: tuple[int, float, int, Sequence[float]] | None = None
+        self._time: Callable[[float], float] | None = None
+        self._timer = Timer(lambda: None)
         self.ended = False
 
     @staticmethod
-    def _unroll(blocks: Iterable[Block]) -> Iterator[tuple[int, float, int, Sequence[float]]]:
+    def _unroll(blocks: Iterable[Block], since: float) -> Iterator[tuple[int, float, int, Sequence[float]]]:
         for block in blocks:
+            if block.arrival[0] < since:
+                block = block.take(block.arrival >= since)
             yield from zip(block.job.tolist(), block.arrival.tolist(), block.kind.tolist(), block.sizes(), strict=True)
 
-    def start(self) -> None:
-        """Schedule the first arrival."""
+    def start(self, since: float = 0.0) -> None:
+        """Schedule the first arrival, leaving out all that come before ``since``, a time of the workload."""
+        self._jobs = self._unroll(self._blocks, since)
         self._schedule()
 
     def stop(self) -> None:
         """Let no further job arrive."""
         self.ended = True
 
+    def change_pace(self, time: Callable[[float], float]) -> None:
+        """From now on have what arrives at t in the workload arrive at ``time(t)``, which must not be past."""
+        self._time = time
+        if self._job is not None and not self.ended:
+            self._timer.cancel()
+            self._timer = self._env.call_at(time(self._job[1]), self._hand_over)
+
+    @property
+    def next_job(self) -> int | None:
+        """The number of the job that comes next; None when no more come."""
+        return self._job[0] if self._job is not None else None
+
     def _schedule(self) -> None:
         job = self._job = next(self._jobs, None)
         if job is None or job[1] >= self._until:
             self.ended = True
         else:
-            self._env.call_at(job[1], self._hand_over)
+            when = job[1] if self._time is None else self._time(job[1])
+            self._timer = self._env.call_at(when, self._hand_over)
 
     def _hand_over(self) -> None:
         job = self._job
@@ -248,6 +268,17 @@ class Source:
             return
         self._arrive(job[0], job[2], job[3])
         self._schedule()
+
+
+def slice_forever(env: Environment, occupancy: Occupancy, width: float, since: float) -> None:
+    """Have ``occupancy`` close a slice at each multiple of ``width`` from ``since`` on, for ever."""
+
+    def close(number: int) -> None:
+        occupancy.close_slice(number * width)
+        env.call_at((number + 1) * width, lambda: close(number + 1))
+
+    first = math.ceil(since / width)
+    env.call_at(first * width, lambda: close(first))
 
 
 def schedule_slices(env: Environment, occupancy: Occupancy, edges: list[float]) -> None:

@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.cluster.collected import merge_counted, merge_counters, merge_occupancy, merge_records
-from testbed.cluster.control import Records, Report
+from testbed.cluster.collected import RecordsInMemory, merge_counted, merge_counters, merge_occupancy
+from testbed.cluster.control import Report
 from testbed.cluster.members import node_ranges
-from testbed.measure.records import COLUMNS, COUNTED, ProcessReport
+from testbed.measure.records import COLUMNS, COUNTED, ProcessReport, row_type
 
 
 def report(
@@ -27,16 +27,19 @@ def report(
 
 
 def test_records_of_all_processes_follow_one_another() -> None:
-    pieces = [
-        Records({name: np.arange(first, first + count).astype(code).tobytes() for name, code, _ in COLUMNS})
-        for first, count in ((0, 3), (3, 0), (3, 5))
-    ]
-    merged = merge_records(iter(pieces))
-    assert list(merged) == [name for name, _, _ in COLUMNS]
+    records = RecordsInMemory()
+    assert all(len(column) == 0 for column in records.columns("jobs").values())
+    for first, count in ((0, 3), (3, 0), (3, 5)):
+        rows = np.zeros(count, dtype=row_type(COLUMNS))
+        for name, _, _ in COLUMNS:
+            rows[name] = np.arange(first, first + count)
+        records.add("jobs", rows)
+    columns = records.columns("jobs")
+    assert list(columns) == [name for name, _, _ in COLUMNS]
     for name, code, _ in COLUMNS:
-        assert merged[name].tolist() == list(range(8))
-        assert merged[name].dtype.char == code
-    assert all(len(column) == 0 for column in merge_records([]).values())
+        assert columns[name].tolist() == list(range(8))
+        assert columns[name].dtype.char == code
+    assert all(len(column) == 0 for column in records.columns("tasks").values())
 
 
 def test_counters_add_up_by_name() -> None:
@@ -54,10 +57,24 @@ def test_occupancy_adds_up_over_the_slices_that_all_nodes_have() -> None:
     assert (edges.tolist(), total.shape) == ([], (0, 1))
 
 
+def test_a_node_that_was_started_later_counts_from_its_first_edge() -> None:
+    width = len(COUNTED)
+    first = report([0.0, 1.0, 2.0], [[1.0, 2.0], [3.0, 0.0]], [[1] * width, [2] * width, [3] * width])
+    second = report([1.0, 2.0, 3.0], [[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]], [[10] * width, [20] * width, [30] * width])
+    edges, total = merge_occupancy([first, second])
+    assert edges.tolist() == [1.0, 2.0]
+    assert total.tolist() == [[3.5, 0.0, 0.5]]
+    assert merge_counted([first, second]).tolist() == [[12] * width, [23] * width]
+    third = report([5.0, 6.0], [[1.0]], [[0] * width, [0] * width])
+    edges, total = merge_occupancy([first, third])
+    assert (edges.tolist(), len(total)) == ([], 0)
+    assert len(merge_counted([first, third])) == 0
+
+
 def test_what_balancers_counted_adds_up_over_the_edges_that_all_nodes_have() -> None:
     width = len(COUNTED)
-    first = report([], [], counted=[[0] * width, [1] * width])
-    second = report([], [], counted=[[0] * width, [*range(width)], [9] * width])
+    first = report([0.0, 1.0], [], counted=[[0] * width, [1] * width])
+    second = report([0.0, 1.0, 2.0], [], counted=[[0] * width, [*range(width)], [9] * width])
     counted = merge_counted([report([], []), first, second])
     assert counted.tolist() == [[0] * width, [1 + i for i in range(width)]]
     assert merge_counted([report([], [])]).shape == (0, width)

@@ -75,7 +75,7 @@ def test_a_killed_node_ends_the_run_and_its_jobs_are_lost(
     assert 40 < measured.stopped_at < 1500
 
 
-def test_a_dispatcher_that_is_made_to_end_ends_the_run_and_the_others_records_are_kept(
+def test_a_dispatcher_that_is_made_to_end_ends_the_run_and_what_it_had_sent_is_kept(
     run_cluster: Callable[..., Measurements], long: Scenario, at_time: Callable[..., Callable[[Controller], None]]
 ) -> None:
     killer = Killer("dispatcher-0", signal.SIGTERM)
@@ -83,12 +83,13 @@ def test_a_dispatcher_that_is_made_to_end_ends_the_run_and_the_others_records_ar
     assert time.monotonic() - killer.at < 8
     assert measured.failure is not None
     assert measured.failure.startswith("process dispatcher-0 was ended by signal SIGTERM.")
-    assert set(measured.columns["dispatcher"].tolist()) == {1}
-    accounting = check(measured.columns, measured.counters["jobs arrived"])
+    accounting = check(measured.columns, measured.counters["jobs arrived"], measured.unrecorded)
     assert accounting.balanced
-    assert accounting.lost == 0
-    assert accounting.completed > 100
-    assert measured.counters["jobs arrived at dispatcher-0, whose records died with it"] > 100
+    assert accounting.completed > 200
+    mine = measured.columns["dispatcher"] == 0
+    # Four times a second it sends its records: those of the time 50 and earlier, but for a part of a second, are here.
+    assert np.count_nonzero(measured.columns["outcome"][mine] == COMPLETED) > 100
+    assert 0 < accounting.lost == measured.counters["jobs lost with dispatcher-0"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from testbed.cluster import observing
 from testbed.cluster.control import Progress
+from testbed.cluster.members import Member
 from testbed.cluster.observing import MOST_TOTALS, RECENT_SECONDS, Observer, theory_of
 from testbed.measure.histogram import LogHistogram
 from testbed.measure.records import RESPONSE_BUCKETS
@@ -38,12 +40,14 @@ class Cluster:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = 1000.0
         monkeypatch.setattr(observing, "time", SimpleNamespace(monotonic=lambda: self.clock, time=lambda: self.clock))
-        process = SimpleNamespace(pid=7, returncode=None)
-        rest = {"process": process, "ready": None, "report": None, "progress": None}
+        process: Any = SimpleNamespace(pid=7, returncode=None)
         self.members: list[Any] = [
-            SimpleNamespace(name="dispatcher-0", servers=None, **rest),
-            SimpleNamespace(name="node-0", servers=(0, 2), **rest),
-            SimpleNamespace(name="node-1", servers=(2, 4), **rest),
+            Member(number, name, dispatcher, servers, False, process, Path())
+            for number, name, dispatcher, servers in (
+                (0, "dispatcher-0", 0, None),
+                (1, "node-0", None, (0, 2)),
+                (2, "node-1", None, (2, 4)),
+            )
         ]
         self.histogram = LogHistogram(*RESPONSE_BUCKETS)
         self.arrived = 0
@@ -177,3 +181,23 @@ def test_the_interval_covers_the_mean_and_memory_is_bounded(cluster: Cluster) ->
         assert len(observer._history) <= MOST_TOTALS + 1
         assert len(observer._recent) <= RECENT_SECONDS / UNIT + 2
     assert found.responses.half_width == pytest.approx(2.09 * 2.0 / np.sqrt(40_000), rel=0.5)
+
+
+def test_what_a_process_had_counted_before_it_was_started_again_counts(cluster: Cluster) -> None:
+    """Of 13 jobs that arrived at the dispatcher 10 are recorded: 3 are lost with it."""
+    observer = Observer(scenario(), "random", 0)
+    cluster.goes_on(10.0, [1.0] * 10, counters={"messages": 40})
+    member = cluster.members[0]
+    member.recorded = 10
+    assert observer.snapshot(cluster.members).in_system == 3
+    assert member.unsent() == 3
+    member.bury()
+    found = observer.snapshot(cluster.members)
+    assert (found.arrived, found.ended, found.in_system, found.outcomes["lost"]) == (13, 13, 0, 3)
+    cluster.histogram = LogHistogram(*RESPONSE_BUCKETS)
+    cluster.arrived = 0
+    cluster.goes_on(20.0, [4.0] * 5, counters={"messages": 20})
+    found = observer.snapshot(cluster.members)
+    assert (found.arrived, found.ended, found.in_system) == (21, 18, 3)
+    assert (found.outcomes["completed"], found.outcomes["lost"], found.counters["messages"]) == (15, 3, 60)
+    assert found.responses.mean == pytest.approx(2.0)

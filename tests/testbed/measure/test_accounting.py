@@ -40,3 +40,11 @@ def test_records_that_make_no_sense_are_found():
     columns = records([COMPLETED, COMPLETED])
     columns["response"][1] = math.nan
     assert "no response time" in check(columns, 2).problems[0]
+
+
+def test_jobs_without_a_record_are_counted_by_what_became_of_them() -> None:
+    columns = {"outcome": np.array([0, 0, 2]), "job": np.array([0, 1, 2]), "response": np.array([1.0, 1.0, np.nan])}
+    accounting = check(columns, 8, {"lost": 4, "completed": 1})
+    assert accounting.balanced
+    assert (accounting.completed, accounting.lost, accounting.in_system) == (3, 5, 0)
+    assert not check(columns, 8, {"lost": 4}).balanced

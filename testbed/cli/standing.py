@@ -1,0 +1,249 @@
+"""Commands for clusters that stand until they are told to go."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from testbed.cli.app import ScenarioArgument, announce_unstable, app, fail, finish, read
+from testbed.cli.running import watcher_for
+from testbed.scenario import ScenarioError, resolved, variants
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+    from testbed.snapshot import Snapshot
+    from testbed.standing import Client, State
+
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="the cluster's name; may be left out where only one stands")
+]
+FOLLOW_SECONDS = 0.2
+
+
+@app.command()
+def up(
+    scenario: ScenarioArgument,
+    name: Annotated[str | None, typer.Option(help="what to call the cluster [default: the scenario's name]")] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="which variant of the scenario [default: the scenario itself]")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="return once the cluster stands")] = False,
+    output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
+) -> None:
+    """Start a scenario's cluster and keep it serving its load until `testbed down`, or Ctrl-C in the foreground.
+
+    Exit status: 0 when it stood until it was told to go, 1 when it did not come up or something broke it, 2 for bad
+    input.
+    """
+    from testbed.cluster.controller import ClusterError
+    from testbed.execution import execute
+    from testbed.run_folder import OutputError
+    from testbed.standing.detached import start
+    from testbed.standing.register import StandingError
+    from testbed.standing.supervisor import Order, StandingCluster
+
+    settings = read(scenario)
+    chosen, base = _variant(settings, variant)
+    console = Console(stderr=True)
+    watcher = watcher_for(console, quiet, live=not detach)
+    if variant is None and settings.variants:
+        others = ", ".join(f'"{other.name}"' for other in settings.variants)
+        watcher.announce(f"of its variants only {chosen} stands; others with --variant: {others}")
+    if settings.sweep is not None:
+        watcher.announce("the scenario's sweep is left out")
+    order = Order(name or settings.name.replace(" ", "-"), chosen, resolved(base), str(output.absolute()))
+    try:
+        announce_unstable(base, watcher)
+        if detach:
+            state = start(order)
+            print(f"{state.name} stands; `testbed ps` shows it, `testbed down {state.name}` ends it")
+            return
+        cluster = StandingCluster(order, watcher)
+        with watcher:
+            execute(cluster)
+    except (OutputError, ScenarioError, StandingError) as error:
+        fail(error)
+    except ClusterError as error:
+        fail(error, 1)
+    finish(cluster.result)
+
+
+def _variant(scenario: Scenario, wanted: str | None) -> tuple[str, Scenario]:
+    """Return the variant of that name, or the scenario itself, as a scenario without variants."""
+    found = dict(variants(msgspec.structs.replace(scenario, sweep=None)))
+    if wanted is not None and wanted not in found:
+        fail(f'there is no variant "{wanted}"; there are: {", ".join(found)}')
+    chosen = wanted if wanted is not None else next(iter(found))
+    return chosen, msgspec.structs.replace(found[chosen], variants=[], sweep=None)
+
+
+@app.command()
+def ps() -> None:
+    """List the standing clusters: age, processes, load, job rate, response time, where their metrics are."""
+    from testbed.standing import StandingError, clusters, connect
+    from testbed.standing.register import clean
+    from testbed.tables import new_table
+
+    table = new_table("standing clusters; response times of the last seconds in time units")
+    for heading in ("cluster", "scenario", "policy", "age", "load", "jobs/s", "mean", "theory", "in system"):
+        table.add_column(heading, justify="left" if heading in ("cluster", "scenario", "policy") else "right")
+    processes = new_table("their processes")
+    for heading in ("cluster", "process", "pid", "restarts", "CPU", "metrics"):
+        processes.add_column(heading, justify="left" if heading in ("cluster", "process", "metrics") else "right")
+    try:
+        gone = clean()
+        for state in clusters():
+            snapshot = None
+            try:
+                with connect(state.name) as client:
+                    snapshot = client.status().snapshot
+            except StandingError as error:
+                print(f"warning: {error}", file=sys.stderr)
+            table.add_row(state.name, state.scenario, *_figures(state, snapshot))
+            for process in snapshot.processes if snapshot is not None else ():
+                alive = str(process.pid) if process.alive else "dead"
+                cpu = f"{process.cpu_share:.0%}"
+                processes.add_row(state.name, process.name, alive, str(process.restarts), cpu, process.metrics or "-")
+    except StandingError as error:
+        fail(error)
+    console = Console()
+    if table.row_count:
+        console.print(table)
+        console.print(processes)
+    else:
+        console.print("no cluster stands; start one with `testbed up`")
+    for line in gone:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _figures(state: State, snapshot: Snapshot | None) -> list[str]:
+    from testbed.tables import number
+
+    if snapshot is None:
+        return ["-", _age(state), *["-"] * 5]
+    return [
+        snapshot.policy,
+        _age(state),
+        f"{snapshot.load:.4g}",
+        f"{snapshot.jobs_per_second:,.0f}",
+        number(snapshot.recent.mean),
+        number(snapshot.theory.mean if snapshot.theory is not None else None),
+        str(snapshot.in_system),
+    ]
+
+
+def _age(state: State) -> str:
+    seconds = int(time.time() - state.started)
+    days, rest = divmod(seconds, 86400)
+    hours, minutes, seconds = rest // 3600, rest // 60 % 60, rest % 60
+    return f"{days}d {hours}h" if days else f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s"
+
+
+@app.command()
+def logs(
+    name: NameArgument = None,
+    process: Annotated[str | None, typer.Option(help="of which process [default: all]")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the cluster ends")] = False,
+) -> None:
+    """Show what the processes of a standing cluster have written."""
+    from testbed.standing import StandingError, connect
+    from testbed.standing.register import folder_of
+
+    try:
+        with connect(name) as client:
+            folder = folder_of(client.name) / "logs"
+    except StandingError as error:
+        fail(error)
+    files = {path.stem: path for path in sorted(folder.glob("*.log"))}
+    if process is not None and process not in files:
+        fail(f'no process "{process}" has a log; there are: {", ".join(files)}')
+    shown = [process] if process is not None else list(files)
+    read_until = dict.fromkeys(shown, 0)
+    while True:
+        for each in shown:
+            try:
+                with files[each].open("rb") as file:
+                    file.seek(read_until[each])
+                    text = file.read()
+            except FileNotFoundError:  # the cluster has ended
+                return
+            whole = text[: text.rfind(b"\n") + 1]
+            read_until[each] += len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                print(line if process is not None else f"{each}: {line}", flush=True)
+        if not follow:
+            return
+        time.sleep(FOLLOW_SECONDS)
+
+
+@app.command("set")
+def set_(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="[NAME] KEY=VALUE...", help="such as workload.load=0.95, or dispatch.policy=jiq"),
+    ],
+) -> None:
+    """Change the load or the dispatching policy of a standing cluster, without losing a job."""
+    from testbed.standing import StandingError
+
+    name = None if "=" in arguments[0] else arguments[0]
+    settings = {}
+    for argument in arguments[0 if name is None else 1 :]:
+        key, equals, value = argument.partition("=")
+        if not equals:
+            fail(f"{argument!r} is not KEY=VALUE, such as workload.load=0.95")
+        settings[key] = _value(value)
+    if not settings:
+        fail("say what to change: KEY=VALUE, such as workload.load=0.95")
+    try:
+        with _connect(name) as client:
+            changed = client.set(settings)
+    except StandingError as error:
+        fail(error)
+    print(f"{client.name}: {changed.said} from time {changed.at:.1f} on")
+
+
+def _connect(name: str | None) -> Client:
+    from testbed.standing import connect
+
+    return connect(name)
+
+
+def _value(text: str) -> Any:
+    """Return a value as TOML has it; what is none is a text."""
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+@app.command()
+def down(name: NameArgument = None) -> None:
+    """End a standing cluster: stop arrivals, let the jobs finish, and save what was measured in a run folder."""
+    from testbed.experiment import Result, VariantRun
+    from testbed.run_folder import OutputError, read_run
+    from testbed.standing import StandingError
+    from testbed.theory.predict import predict
+
+    try:
+        with _connect(name) as client:
+            saved = client.down()
+        folder = Path(saved.run_folder)
+        scenario, summaries = read_run(folder)
+    except (OutputError, StandingError) as error:
+        fail(error)
+    result = Result(scenario, folder)
+    for summary in summaries:
+        result.runs.append(VariantRun(summary.variant, 0, scenario, predict(scenario), cluster=summary))
+    if saved.failure is not None:
+        print(f"error: {saved.failure}", file=sys.stderr)
+    finish(result)

@@ -1,0 +1,40 @@
+"""Starting a cluster that outlives the command that starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+
+import msgspec
+
+from testbed.cluster.controller import ClusterError
+from testbed.standing.register import State, standing
+from testbed.standing.supervisor import Order
+
+POLL_SECONDS = 0.1
+
+
+def start(order: Order) -> State:
+    """Start the cluster's supervisor and wait until the cluster stands. Raises ClusterError when it does not."""
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "testbed.standing.supervisor", order.name],
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,  # the terminal's signals, and its end, are not for it
+        )
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(order))
+        process.stdin.close()
+        while process.poll() is None:
+            for state in standing():
+                if state.name == order.name and state.pid == process.pid:
+                    process.returncode = 0  # it is left to itself: no warning that it was not waited for
+                    return state
+            time.sleep(POLL_SECONDS)
+        said.seek(0)
+        text = said.read().decode(errors="replace").strip().removeprefix("error: ")
+    raise ClusterError(text or f"the supervisor ended with exit status {process.returncode}")

@@ -1,0 +1,311 @@
+"""The supervisor of a standing cluster: its controller, its control socket, its record, and what is saved at its end.
+
+A detached supervisor is ``python -m testbed.standing.supervisor``, a session of its own that reads its Order from its
+standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from testbed.balancing import calibrated
+from testbed.cluster.connecting import BACKLOG, take_newcomers
+from testbed.cluster.control import Channel
+from testbed.cluster.controller import ClusterError, Controller
+from testbed.cluster.observing import Observer, theory_of
+from testbed.execution import execute
+from testbed.experiment import Result, VariantRun, keep_records
+from testbed.live import Silent, Watcher
+from testbed.measure.records import Measurements
+from testbed.measure.summary import summarise
+from testbed.metrics.discovery import serve_discovery
+from testbed.nominal import nominal
+from testbed.protocol import ProtocolError
+from testbed.run_folder import OutputError, RunFolder, replace_file
+from testbed.scenario import Scenario, ScenarioError, decode, resolved
+from testbed.snapshot import Snapshot
+from testbed.standing.changes import changed
+from testbed.standing.control import (
+    REQUEST,
+    Changed,
+    Down,
+    Follow,
+    Refused,
+    Request,
+    Saved,
+    Set,
+    Snapshots,
+    Status,
+    StatusReply,
+)
+from testbed.standing.controller import StandingController
+from testbed.standing.register import Claim, ProcessEntry, StandingError, State
+from testbed.standing.rolling import KEPT_ROWS, RollingRecords
+from testbed.theory.predict import predict
+
+ANSWER_SECONDS = 1.0  # that is left for the last answers
+
+#: Where the supervisor of a detached cluster writes, among the logs of its processes.
+LOG = "supervisor.log"
+
+
+class Order(msgspec.Struct):
+    """Which cluster is to stand: a scenario without variants, as TOML, and where to save what it measures."""
+
+    name: str
+    variant: str
+    scenario: str
+    output: str
+
+
+class StandingCluster:
+    """A cluster that stands from ``run`` until ``stop``; ``result`` then holds what it measured.
+
+    Making one claims the name and makes the run folder: raises StandingError and OutputError. A second ``stop`` does
+    not wait until the jobs have finished.
+    """
+
+    def __init__(self, order: Order, watcher: Watcher) -> None:
+        self.scenario = decode(tomllib.loads(order.scenario), source="the scenario")
+        self._order = order
+        self._watcher = watcher
+        self._claim = Claim.take(order.name)
+        try:
+            self._folder = RunFolder(self.scenario, Path(order.output), KEPT_ROWS)
+        except OutputError:
+            self._claim.release()
+            raise
+        self.state = State(
+            name=order.name,
+            pid=os.getpid(),
+            started=time.time(),
+            scenario=self.scenario.name,
+            variant=order.variant,
+            time_unit_seconds=self.scenario.run.time_unit_seconds,
+            run_folder=str(self._folder.path),
+        )
+        self.result = Result(self.scenario, self._folder.path)
+        self.logs = self._claim.folder / "logs"
+        self._snapshot: Snapshot | None = None
+        self._followers: set[trio.MemorySendChannel[Snapshot]] = set()
+        self._controller: StandingController | None = None
+        self._observer: Observer | None = None
+        self._told_to_end = trio.Event()
+        self._saved = trio.Event()
+        self._waiting = 0  # connections that are to hear of the end
+        self._changing = trio.Lock()
+        self._settled = 0.0  # when the present settings began to hold
+
+    def stop(self) -> None:
+        """Drain and end; when called again, end now."""
+        if self._told_to_end.is_set():
+            self.result.interrupted = True
+            if self._controller is not None:
+                self._controller.stop()
+        self._told_to_end.set()
+
+    async def run(self) -> None:
+        """Stand until told to go, and save what was measured. Raises ClusterError when the cluster does not come up."""
+        ended: str | None = "did not come up"
+        listener = self._listen()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take_newcomers, listener, nursery, self._serve)
+            try:
+                with self._folder:
+                    ended = await self._stand()
+            finally:
+                listener.close()
+                self.state.ended = ended
+                if ended is not None:
+                    self._claim.write(self.state)
+                self._claim.release(remove=ended is None)
+            # Those who have asked for the end are told when nothing is left to do.
+            self._saved.set()
+            with trio.move_on_after(ANSWER_SECONDS):
+                while self._waiting:
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+
+    async def _stand(self) -> str | None:
+        """Return what went wrong, if anything did."""
+        self.scenario, calibration = await trio.to_thread.run_sync(calibrated, self.scenario, 0)
+        prediction = await trio.to_thread.run_sync(predict, self.scenario)
+        run = VariantRun(self.state.variant, 0, self.scenario, prediction, calibration=calibration)
+        theory = theory_of(self.scenario, prediction)
+        self._observer = Observer(self.scenario, run.variant, 0, theory=theory)
+        records = RollingRecords(self._folder.path / "records")
+        labels = {"run": self.scenario.name, "variant": run.variant, "replication": "0", "cluster": self.state.name}
+        self._controller = controller = StandingController(
+            self.scenario,
+            labels=labels,
+            theory=theory,
+            announce=self._watcher.announce,
+            observe=self._observe,
+            records=records,
+            logs=self.logs,
+        )
+        self.state.http_sd = f"http://127.0.0.1:{serve_discovery(controller.metrics_targets)}/"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._await_end)
+            try:
+                measurements = await controller.run()
+                if controller.started:
+                    await trio.to_thread.run_sync(self._save, run, measurements)
+            finally:
+                shutil.copytree(self.logs, self._folder.path / "logs", dirs_exist_ok=True)
+            shutil.rmtree(self._folder.path / "records")
+            nursery.cancel_scope.cancel()
+        return controller.failure
+
+    async def _await_end(self) -> None:
+        await self._told_to_end.wait()
+        assert self._controller is not None
+        await self._controller.drain()
+
+    def _save(self, run: VariantRun, measurements: Measurements) -> None:
+        run.scenario = self.result.scenario = scenario = self.scenario
+        run.prediction = prediction = predict(scenario)
+        run.cluster_measurements = measurements
+        run.cluster = summarise(
+            measurements,
+            nominal(scenario),
+            variant=run.variant,
+            replication=0,
+            time_unit_seconds=scenario.run.time_unit_seconds,
+            window=self._window(measurements),
+            prediction=msgspec.to_builtins(prediction),
+            calibration=run.calibration,
+        )
+        replace_file(self._folder.path / "scenario.toml", resolved(scenario).encode())
+        keep_records(self._folder, run)
+        self._folder.write_summaries([run.cluster])
+        self.result.runs.append(run)
+
+    def _window(self, measurements: Measurements) -> tuple[float, float]:
+        """Return the measured time: under the present settings, warm, and as far back as records and slices go."""
+        columns: dict[str, Any] = measurements.columns
+        stop = measurements.stopped_at
+        starts = [self._settled]
+        if measurements.unrecorded:
+            # A job that arrived after the first of the kept ones had ended has ended later, and is kept.
+            ends = columns["arrival"] + columns["response"]
+            starts.append(float(ends[ends == ends].min(initial=stop)))
+        if len(measurements.occupancy_edges):
+            starts.append(float(measurements.occupancy_edges[0]))
+        warm = max(starts) + self.scenario.horizon - self.scenario.run.duration
+        return (warm if warm < stop else min(max(starts), stop)), stop
+
+    # --- what is seen of it ---
+
+    def _observe(self, controller: Controller) -> None:
+        assert self._observer is not None
+        self._snapshot = snapshot = self._observer.snapshot(controller.members, controller.incidents)
+        processes = [ProcessEntry(p.name, p.pid, p.restarts, p.metrics) for p in snapshot.processes]
+        if processes != self.state.processes:
+            self.state.processes = processes
+            self._claim.write(self.state)
+            self._folder.write_targets(controller.metrics_targets())
+        self._watcher.show(snapshot)
+        for follower in list(self._followers):
+            try:
+                follower.send_nowait(snapshot)
+            except trio.WouldBlock:  # it is slow, and misses this one
+                continue
+            except trio.BrokenResourceError:
+                self._followers.discard(follower)
+
+    # --- the control socket ---
+
+    def _listen(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(os.fspath(self._claim.folder / "control"))
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+        return sock
+
+    async def _serve(self, sock: socket.socket) -> None:
+        channel: Channel[Request] = Channel(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), REQUEST)
+        try:
+            while (request := await channel.receive()) is not None:
+                if isinstance(request, Status):
+                    await channel.send(StatusReply(self.state, self._snapshot))
+                elif isinstance(request, Set):
+                    await channel.send(await self._change(request.settings))
+                elif isinstance(request, Down):
+                    self._waiting += 1
+                    try:
+                        self._told_to_end.set()
+                        await self._saved.wait()
+                        failure = self._controller.failure if self._controller is not None else None
+                        await channel.send(Saved(str(self._folder.path), failure))
+                    finally:
+                        self._waiting -= 1
+                elif isinstance(request, Follow):
+                    await self._follow(channel)
+        except (ProtocolError, trio.BrokenResourceError):
+            pass
+        finally:
+            await channel.aclose()
+
+    async def _follow(self, channel: Channel[Request]) -> None:
+        sender, receiver = trio.open_memory_channel[Snapshot](1)
+        self._followers.add(sender)
+        try:
+            async for snapshot in receiver:
+                await channel.send(Snapshots(snapshot))
+        finally:
+            self._followers.discard(sender)
+
+    async def _change(self, settings: dict[str, Any]) -> Changed | Refused:
+        controller, observer = self._controller, self._observer
+        if controller is None or observer is None or not controller.started or self._told_to_end.is_set():
+            return Refused("the cluster is coming up, or is going down")
+        async with self._changing:
+            try:
+                scenario = changed(self.scenario, settings)
+            except (ScenarioError, StandingError) as error:
+                return Refused(str(error))
+            prediction = await trio.to_thread.run_sync(predict, scenario)
+            theory = theory_of(scenario, prediction)
+            at = await controller.change(scenario, theory)
+            self.scenario = scenario
+            self._settled = at
+            observer.restart(scenario, theory)
+        said = f"load {scenario.load:.4g}, policy {scenario.dispatch.policy}"
+        self._watcher.announce(f"{said} from time {at:.1f} on")
+        return Changed(at, said)
+
+
+def base_of(scenario: Scenario) -> tuple[str, Scenario]:
+    """Return the scenario without its variants, and its name among them."""
+    return scenario.dispatch.policy, msgspec.structs.replace(scenario, variants=[], sweep=None)
+
+
+def main() -> None:
+    """Be the supervisor of a detached cluster."""
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    try:
+        cluster = StandingCluster(order, Silent())
+        log = os.open(cluster.logs / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(log, 2)
+        os.dup2(log, 1)
+        execute(cluster)
+    except (ClusterError, OutputError, ScenarioError, StandingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    if cluster.result.failures:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Clusters that stand, on real processes: started, looked at, changed, broken and ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from testbed.cli import app
+from testbed.standing import StandingError, clusters, connect
+
+pytestmark = pytest.mark.cluster
+
+
+def command(*arguments: str) -> str:
+    """Run a command in this process and return what it printed. It must succeed."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def summary(place: Any) -> dict[str, Any]:
+    """Return the summary of the only run folder."""
+    (folder,) = (path for path in place.runs.iterdir() if path.is_dir())
+    (found,) = json.loads((folder / "summary.json").read_text())
+    assert found["accounting"]["problems"] == []
+    return found
+
+
+def jobs_in(place: Any) -> dict[str, np.ndarray]:
+    """Return some columns of the jobs that were saved."""
+    (file,) = place.runs.glob("*/jobs.parquet")
+    table = pq.read_table(file)
+    return {name: table[name].to_numpy() for name in ("job", "arrival", "dispatcher")}
+
+
+def test_a_cluster_stands_is_looked_at_changed_and_ended(place: Any) -> None:
+    started = place.up("--name", "first")
+    assert started.returncode == 0, started.stderr
+    assert started.stdout.startswith("first stands")
+    assert 'of its variants only random stands; others with --variant: "two choices"' in started.stderr
+
+    (state,) = clusters()
+    assert (state.name, state.scenario, state.variant, state.ended) == ("first", "small", "random", None)
+    assert [process.name for process in state.processes] == ["dispatcher-0", "dispatcher-1", "node-0", "node-1"]
+    with connect("first") as client:
+        snapshots = list(islice(client.snapshots(), 8))
+    assert snapshots[-1].arrived > snapshots[0].arrived
+    assert snapshots[-1].horizon is None
+    assert len(snapshots[-1].queue_lengths) == 10
+
+    shown = command("ps")
+    for text in ("first", "small", "random", "dispatcher-1", "node-1"):
+        assert text in shown
+    assert "supervisor" not in command("logs", "--process", "node-0")
+
+    assert "load 0.9, policy random" in command("set", "first", "workload.load=0.9")
+    changed_at = 0.0
+    with connect("first") as client:
+        for snapshot in client.snapshots():
+            changed_at = snapshot.since
+            if snapshot.time > changed_at + 150 and snapshot.load == 0.9:
+                break
+    assert "run folder:" in command("down", "first")
+    assert clusters() == []
+
+    found = summary(place)
+    assert found["accounting"]["in_system"] == 0
+    jobs = jobs_in(place)
+    order = np.argsort(jobs["job"])
+    # None is missing and none twice; the dispatchers did not stop at the same instant, though.
+    both = min(jobs["job"][jobs["dispatcher"] == index].max() for index in range(2)) + 1
+    assert len(order) - both < 200
+    assert jobs["job"][order][:both].tolist() == list(range(both))
+    assert np.all(np.diff(jobs["arrival"][order]) >= 0)
+    start, stop = found["window"]
+    assert start > changed_at
+    rate = np.count_nonzero((jobs["arrival"] >= start) & (jobs["arrival"] < stop)) / (stop - start)
+    # Poisson: of 300 jobs and more a quarter more or less has a probability below 1e-4.
+    assert rate * (stop - start) > 300
+    assert rate == pytest.approx(9.0, rel=0.25)
+    (folder,) = (path for path in place.runs.iterdir() if path.is_dir())
+    assert "load = 0.9" in (folder / "scenario.toml").read_text()
+    assert (folder / "logs" / "node-0.log").exists()
+    assert not (folder / "records").exists()
+
+
+def test_two_clusters_side_by_side_and_a_name_that_is_taken(place: Any) -> None:
+    assert place.up("--name", "a").returncode == 0
+    assert place.up("--name", "b", "--variant", "two choices").returncode == 0
+    again = place.up("--name", "a")
+    assert again.returncode == 1
+    assert again.stderr.splitlines()[-1].startswith('error: a cluster called "a" stands already')
+    assert [(state.name, state.variant) for state in clusters()] == [("a", "random"), ("b", "two choices")]
+    with pytest.raises(StandingError, match="say which cluster; there are: a, b"):
+        connect()
+    with pytest.raises(StandingError, match='no cluster called "c" stands; there are: a, b'):
+        connect("c")
+    command("down", "a")
+    with connect() as client:
+        assert client.name == "b"
+    command("down")
+    assert clusters() == []
+
+
+def test_ctrl_c_ends_a_cluster_in_the_foreground_and_saves(place: Any) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "testbed", "up", "small.toml"], cwd=place.folder, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        place.wait_for(clusters)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert "run folder:" in output
+    assert clusters() == []
+    assert summary(place)["accounting"]["in_system"] == 0
+
+
+def test_a_killed_supervisor_leaves_no_process_and_is_cleaned_up_after(place: Any) -> None:
+    assert place.up().returncode == 0
+    (state,) = clusters()
+    os.kill(state.pid, signal.SIGKILL)
+    place.wait_for(lambda: not place.processes())
+    assert clusters() == []
+    said = command("ps")
+    assert "no cluster stands" in said
+    assert "small: was killed" in said
+    assert place.up().returncode == 0
+    command("down")
+
+
+def test_what_cannot_be_changed_is_refused(place: Any) -> None:
+    assert place.up().returncode == 0
+    for setting, why in (
+        ("run.duration=5", "run.duration can't be changed while the cluster stands"),
+        ("workload.load=-1", "workload.load"),
+        ("workload.load", "is not KEY=VALUE"),
+    ):
+        refused = CliRunner().invoke(app, ["set", "small", setting])
+        assert refused.exit_code == 2
+        assert why in refused.output
+    with connect("small") as client:
+        assert client.status().state.name == "small"
+    command("down", "small")
+
+
+def test_an_output_folder_that_cannot_be_used_is_said_and_nothing_stands(place: Any) -> None:
+    (place.folder / "file").write_text("")
+    failed = place.up("--output", "file/runs")
+    assert failed.returncode == 1
+    assert "error: output folder" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert clusters() == []
+
+
+def test_a_variant_that_is_not_there_is_said(place: Any) -> None:
+    failed = place.up("--variant", "three choices")
+    assert failed.returncode == 2
+    assert failed.stderr == 'error: there is no variant "three choices"; there are: random, two choices\n'
