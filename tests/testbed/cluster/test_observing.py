@@ -175,8 +175,8 @@ def test_the_interval_covers_the_mean_and_memory_is_bounded(cluster: Cluster) ->
     """
     observer = Observer(scenario(), "random", 0)
     values = np.random.default_rng(5).exponential(2.0, 40_000)
-    for step in range(4000):
-        cluster.goes_on(float(step), values[10 * step : 10 * step + 10].tolist())
+    for step in range(1000):
+        cluster.goes_on(float(step), values[40 * step : 40 * step + 40].tolist())
         found = observer.snapshot(cluster.members)
         assert len(observer._history) <= MOST_TOTALS + 1
         assert len(observer._recent) <= RECENT_SECONDS / UNIT + 2
