@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,7 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+
+from testbed.metrics.discovery import TargetGroup, serve_discovery
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -42,17 +46,24 @@ def promtool() -> str:
 
 
 class Prometheus:
-    """A Prometheus on a port of its own; ``runs`` is where it looks for the targets of runs."""
+    """A Prometheus on a port of its own.
+
+    It looks for the targets of runs in the folder ``runs``, and is told over HTTP of those and of others ``elsewhere``.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.runs = folder / "runs"
+        self.runs, self.elsewhere = folder / "runs", folder / "elsewhere"
         self.runs.mkdir()
+        self.elsewhere.mkdir()
         self._log = folder / "prometheus.log"
         # As in the container: the configuration looks for runs two folders above itself.
         configuration = shutil.copytree(DEPLOY / "prometheus", folder / "etc" / "prometheus")
+        settings = configuration / "prometheus.yml"
+        discovery = f"127.0.0.1:{serve_discovery(self._all_targets)}"
+        settings.write_text(settings.read_text().replace("127.0.0.1:9787", discovery))
         command = [
             program("prometheus"),
-            f"--config.file={configuration / 'prometheus.yml'}",
+            f"--config.file={settings}",
             f"--storage.tsdb.path={folder / 'data'}",
             "--web.listen-address=127.0.0.1:0",
             "--enable-feature=exemplar-storage",
@@ -64,6 +75,13 @@ class Prometheus:
         found = address.search(self._log.read_text())
         assert found is not None, self._log.read_text()
         self.address = found[1]
+
+    def _all_targets(self) -> list[TargetGroup]:
+        groups = []
+        for path in [*self.runs.glob("targets-*.json"), *self.elsewhere.glob("targets-*.json")]:
+            with contextlib.suppress(FileNotFoundError):
+                groups += msgspec.json.decode(path.read_bytes(), type=list[TargetGroup])
+        return groups
 
     def until(self, condition: Callable[[], object], seconds: float) -> None:
         """Wait until something holds, while Prometheus runs."""
@@ -107,22 +125,12 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 class Watched:
     """A ``testbed run`` of a scenario that is watched by a Prometheus."""
 
-    def __init__(self, prometheus: Prometheus, scenario: Path) -> None:
+    def __init__(self, scenario: Path, runs: Path) -> None:
         self.name = scenario.stem
         self._output = scenario.with_suffix(".log")
-        self._runs = prometheus.runs
-        command = [
-            sys.executable,
-            "-m",
-            "testbed",
-            "run",
-            str(scenario),
-            "--output",
-            str(prometheus.runs),
-            "--quiet",
-            "--hold",
-            "60",
-        ]
+        self._runs = runs
+        command = [sys.executable, "-m", "testbed", "run", str(scenario), "--output", str(runs), "--quiet"]
+        command += ["--hold", "60"]
         with self._output.open("w") as output:
             self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=output)
 
@@ -168,15 +176,15 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def watch(prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Watched]]:
-    """Start a run of a scenario, given as TOML, under the eyes of Prometheus."""
+def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Watched]]:
+    """Start a run of a scenario, given as TOML, in a folder where Prometheus finds it."""
     folder = tmp_path_factory.mktemp("scenarios")
     started: list[Watched] = []
 
-    def start(name: str, text: str) -> Watched:
+    def start(name: str, text: str, runs: Path) -> Watched:
         path = folder / f"{name}.toml"
         path.write_text(f'name = "{name}"\n{text}')
-        started.append(Watched(prometheus, path))
+        started.append(Watched(path, runs))
         return started[-1]
 
     try:
