@@ -30,6 +30,7 @@ benchmarks: $(VENV)/ready-dev
 	$(BIN)/python tests/benchmarks/twin_speed.py
 	$(BIN)/python tests/benchmarks/cost_per_job.py
 	$(BIN)/python tests/benchmarks/scrape.py
+	$(BIN)/python tests/benchmarks/page.py
 	$(BIN)/python tests/benchmarks/sweep_speed.py
 	$(BIN)/python tests/benchmarks/exact_trace.py
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from testbed.cli.app import ScenarioArgument, announce_unstable, app, fail, finish, read
 from testbed.cli.running import watcher_for
+from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, open_page
 from testbed.scenario import ScenarioError, resolved, variants
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="return once the cluster stands")] = False,
     output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
+    dash: Annotated[
+        bool, typer.Option("--dash", help="with a page in the browser that shows it, and can change it")
+    ] = False,
+    host: HostOption = LOOPBACK,
+    port: PortOption = 0,
+    token: TokenOption = None,
 ) -> None:
     """Start a scenario's cluster and keep it serving its load until `testbed down`, or Ctrl-C in the foreground.
 
@@ -47,7 +54,7 @@ def up(
     from testbed.run_folder import OutputError
     from testbed.standing.detached import start
     from testbed.standing.register import StandingError
-    from testbed.standing.supervisor import Order, StandingCluster
+    from testbed.standing.supervisor import Order, PageOrder, StandingCluster
 
     settings = read(scenario)
     chosen, base = _variant(settings, variant)
@@ -59,6 +66,9 @@ def up(
     if settings.sweep is not None:
         watcher.announce("the scenario's sweep is left out")
     order = Order(name or settings.name.replace(" ", "-"), chosen, resolved(base), str(output.absolute()))
+    place = open_page(host, port, token) if dash else None
+    if place is not None:
+        order.page = PageOrder(place.sock.detach(), host, token)
     try:
         announce_unstable(base, watcher)
         if detach:
@@ -97,9 +107,12 @@ def ps() -> None:
     processes = new_table("their processes")
     for heading in ("cluster", "process", "pid", "restarts", "CPU", "metrics"):
         processes.add_column(heading, justify="left" if heading in ("cluster", "process", "metrics") else "right")
+    pages = []
     try:
         gone = clean()
         for state in clusters():
+            if state.dash is not None:
+                pages.append(f"{state.name}: page {state.dash}")
             snapshot = None
             try:
                 with connect(state.name) as client:
@@ -117,6 +130,8 @@ def ps() -> None:
     if table.row_count:
         console.print(table)
         console.print(processes)
+        for page in pages:
+            console.print(page, highlight=False, markup=False, soft_wrap=True)
     else:
         console.print("no cluster stands; start one with `testbed up`")
     for line in gone:

@@ -44,14 +44,20 @@ def reporting_page(watcher: Watcher, title: str, host: str, port: int, token: st
 
 @app.command()
 def dash(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")],
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME|RUN]", help="a standing cluster, or the folder of a run [default: the only cluster]"
+        ),
+    ] = None,
     host: HostOption = LOOPBACK,
     port: PortOption = 0,
     token: TokenOption = None,
 ) -> None:
-    """Show a run on a page in the browser, until Ctrl-C.
+    """Show a standing cluster, or a run that is over, on a page in the browser, until Ctrl-C.
 
-    Exit status: 0 after Ctrl-C, 2 for bad input.
+    On the page of a standing cluster its load and policy can be changed, as with `testbed set`. Exit status: 0 after
+    Ctrl-C, 2 for bad input.
     """
     import trio
 
@@ -59,13 +65,54 @@ def dash(
     from testbed.dash.serving import serve
     from testbed.run_folder import OutputError
     from testbed.scenario import ScenarioError
+    from testbed.standing import StandingError
 
     try:
-        board = finished_board(run)
-    except (OutputError, ScenarioError) as error:
+        if what is not None and Path(what).is_dir():
+            board = finished_board(Path(what))
+            place = open_page(host, port, token)
+            trio.run(lambda: serve(board, place))
+        else:
+            from testbed.dash.standing import serve_cluster
+
+            name = _standing_name(what)
+            place = open_page(host, port, token)
+            trio.run(lambda: serve_cluster(name, place, stay=True))
+    except (OutputError, ScenarioError, StandingError) as error:
         fail(error)
-    place = open_page(host, port, token)
-    try:
-        trio.run(lambda: serve(board, place))
     except KeyboardInterrupt:
         return
+
+
+def _standing_name(name: str | None) -> str:
+    """Return the name of the cluster that is meant, or fail."""
+    from testbed.standing import StandingError, connect
+
+    try:
+        with connect(name) as client:
+            return client.name
+    except StandingError as error:
+        fail(f"{error}" if name is None else f"{name} is no folder of a run, and {error}")
+
+
+@app.command()
+def top(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="a standing cluster [default: the only one]")
+    ] = None,
+) -> None:
+    """Show in the terminal how a standing cluster is doing, again and again, until it ends or Ctrl-C."""
+    from rich.console import Console
+
+    from testbed.standing import StandingError, connect
+    from testbed.top import watch
+
+    try:
+        with connect(name) as client, watch(Console()) as shown:
+            for snapshot in client.snapshots():
+                shown.show(snapshot)
+    except StandingError as error:
+        fail(error)
+    except KeyboardInterrupt:
+        return
+    print(f"the cluster {client.name} has ended")

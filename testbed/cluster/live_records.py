@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from testbed.copy_life import FATES, MET
+from testbed.copy_life import FATES, MET, NOT_CANCELLED
 from testbed.measure.histogram import LogHistogram
 from testbed.measure.records import (
     COMPLETED,
@@ -88,6 +88,11 @@ class LiveCopies(CopyRecords):
         self.met = [0] * len(MET)
         self.received = [0.0] * len(FATES)  # time units
         self._seen = 0
+
+    @property
+    def cancelled(self) -> int:
+        """How many copies were cancelled."""
+        return sum(self.met) - self.met[NOT_CANCELLED]
 
     def take(self, most: int) -> list[bytes]:
         """Count what was written, and return it; see Records."""

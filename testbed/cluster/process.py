@@ -63,6 +63,7 @@ from testbed.runtime.system import (
     build_servers,
     build_trace,
     build_workload,
+    has_copies,
     schedule_slices,
     servers_talk,
     slice_edges,
@@ -202,6 +203,8 @@ class ClusterProcess:
             progress.response_sum = self.records.responses.sum
             progress.lag_sum = self.records.lags.sum
             progress.outcomes = self.records.outcomes
+            if has_copies(self.scenario):
+                progress.counters["copies cancelled"] = self.copies.cancelled
         return progress
 
     def _cpu_share(self) -> float:

@@ -1,7 +1,8 @@
-"""A process that serves the page of a command that is busy otherwise: it shows what its standard input tells it.
+"""A process that serves the page of a command that is busy otherwise.
 
-Standard input is a socket on which frames come as on a control connection, the first one Serve. The page ends with
-what feeds it: when the socket is closed without an Ended, the page says that the command has gone away.
+Standard input is a socket on which frames come as on a control connection. The first one is Serve: of a run, which the
+others tell how it goes, or of a standing cluster, which is followed over its control socket. The page of a run ends
+with what feeds it: when the socket is closed without an Ended, the page says that the command has gone away.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ NICENESS = 10  # the agents come first
 
 
 class Serve(msgspec.Struct, tag=True):
-    """Where to serve: a listening socket's file descriptor, and what Place knows of it."""
+    """Where to serve: a listening socket's file descriptor, and what Place knows of it.
+
+    ``cluster`` is the name of a standing cluster; None for a run.
+    """
 
     title: str
     descriptor: int
     host: str
     token: str | None
+    cluster: str | None = None
 
 
 class Show(msgspec.Struct, tag=True):
@@ -61,6 +66,12 @@ async def main() -> None:
     first = await channel.receive()
     if not isinstance(first, Serve):
         return
+    place = Place(socket.socket(fileno=first.descriptor), first.host, first.token)
+    if first.cluster is not None:
+        from testbed.dash.standing import serve_cluster
+
+        await serve_cluster(first.cluster, place, stay=False)
+        return
     board = Board(first.title)
 
     async def listen_to_command() -> None:
@@ -75,7 +86,6 @@ async def main() -> None:
                     return
         board.end("the command that this page belongs to has gone away")
 
-    place = Place(socket.socket(fileno=first.descriptor), first.host, first.token)
     await serve(board, place, until=listen_to_command)
 
 

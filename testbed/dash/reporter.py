@@ -22,6 +22,28 @@ from testbed.snapshot import Snapshot
 WAITING = 8  # messages for the page's process; when it is behind so far, snapshots are left out
 
 
+def start_page(
+    place: Place, title: str, *, cluster: str | None = None
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a process that serves a page, of a standing cluster where ``cluster`` names one; return it and its input.
+
+    ``place`` is its own from then on. It ends when its input is closed, or when the cluster has ended.
+    """
+    ours, theirs = socket.socketpair()
+    descriptor = place.sock.fileno()
+    with theirs, place.sock:
+        ours.sendall(Encoder().frame(Serve(title, descriptor, place.host, place.token, cluster)))
+        # In a session of its own: Ctrl-C is for the run, whose last figures the page is still to show.
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "testbed.dash.process"],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+            start_new_session=True,
+        )
+    return process, ours
+
+
 class PageReporter:
     """A watcher that shows a run on a page, beside another watcher.
 
@@ -37,19 +59,7 @@ class PageReporter:
         self._encoder = Encoder(CONTROL_FRAME_LIMIT)
 
     def __enter__(self) -> PageReporter:
-        self._socket, theirs = socket.socketpair()
-        descriptor = self._place.sock.fileno()
-        with theirs:
-            # In a session of its own: Ctrl-C is for the run, whose last figures the page is still to show.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "testbed.dash.process"],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                pass_fds=[descriptor],
-                start_new_session=True,
-            )
-        self._place.sock.close()
-        self._waiting.put(Serve(self._title, descriptor, self._place.host, self._place.token))
+        self._process, self._socket = start_page(self._place, self._title)
         self._thread = threading.Thread(target=self._write, name="page", daemon=True)
         self._thread.start()
         self._beside.__enter__()

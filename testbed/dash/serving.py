@@ -59,11 +59,15 @@ class Place:
     @property
     def address(self) -> str:
         """What to type into a browser."""
+        return self.address_without_token + ("" if self.token is None else f"?token={self.token}")
+
+    @property
+    def address_without_token(self) -> str:
+        """Where it is, which is no secret."""
         name = self.host
         if ipaddress_or_none(name) is not None and ipaddress.ip_address(name).is_unspecified:
             name = socket.gethostname()
-        end = "" if self.token is None else f"?token={self.token}"
-        return f"http://{f'[{name}]' if ':' in name else name}:{self.port}/{end}"
+        return f"http://{f'[{name}]' if ':' in name else name}:{self.port}/"
 
     @property
     def hosts(self) -> frozenset[str] | None:

@@ -18,7 +18,8 @@ MOST_ROWS = 128
 
 #: Events that the heat strip marks, with the counters that they are differences of.
 EVENTS = {
-    "moved": ("tasks moved",),
+    "stolen": ("tasks stolen",),
+    "shared": ("tasks shared",),
     "rerouted": ("reroutes",),
     "replicated": ("replicas started",),
     "cancelled": ("copies cancelled", "reservations cancelled"),
@@ -162,13 +163,13 @@ def view_of(snapshot: Snapshot) -> RunView:
 
 
 def point_of(snapshot: Snapshot, before: Snapshot | None) -> Point:
-    """Return the moment of a snapshot; ``before`` is the one before it, None for the first."""
+    """Return the moment of a snapshot; ``before`` is the one before it, None for the first, which has no events."""
     events = {}
+    earlier = snapshot.counters if before is None else before.counters
     for event, names in EVENTS.items():
-        total = sum(snapshot.counters.get(name, 0) for name in names)
-        earlier = sum(before.counters.get(name, 0) for name in names) if before is not None else 0
-        if total > earlier:
-            events[event] = total - earlier
+        more = sum(snapshot.counters.get(name, 0) - earlier.get(name, 0) for name in names)
+        if more > 0:
+            events[event] = more
     return Point(
         time=snapshot.time,
         in_system=snapshot.in_system,

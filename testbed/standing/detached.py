@@ -24,6 +24,7 @@ def start(order: Order) -> State:
             stdin=subprocess.PIPE,
             stdout=said,
             stderr=said,
+            pass_fds=[order.page.descriptor] if order.page is not None else [],
             start_new_session=True,  # the terminal's signals, and its end, are not for it
         )
         assert process.stdin is not None

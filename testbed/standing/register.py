@@ -18,6 +18,7 @@ import re
 import shutil
 import stat
 import time
+import warnings
 from pathlib import Path
 
 import msgspec
@@ -62,7 +63,9 @@ class State(msgspec.Struct, kw_only=True):
 
 def directory() -> Path:
     """Return the directory of all standing clusters, which only this user can enter. Raises StandingError."""
-    path = Path(platformdirs.user_runtime_dir("loadbalance-testbed"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR it is below /tmp, which is as good once it is checked
+        path = Path(platformdirs.user_runtime_dir("loadbalance-testbed"))
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.lstat()

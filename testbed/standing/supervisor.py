@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import time
 import tomllib
@@ -23,6 +24,8 @@ from testbed.cluster.connecting import BACKLOG, take_newcomers
 from testbed.cluster.control import Channel
 from testbed.cluster.controller import ClusterError, Controller
 from testbed.cluster.observing import Observer, theory_of
+from testbed.dash.reporter import start_page
+from testbed.dash.serving import Place
 from testbed.execution import execute
 from testbed.experiment import Result, VariantRun, keep_records
 from testbed.live import Silent, Watcher
@@ -54,18 +57,31 @@ from testbed.standing.rolling import KEPT_ROWS, RollingRecords
 from testbed.theory.predict import predict
 
 ANSWER_SECONDS = 1.0  # that is left for the last answers
+PAGE_SECONDS = 15.0  # and for the live page to end
 
 #: Where the supervisor of a detached cluster writes, among the logs of its processes.
 LOG = "supervisor.log"
 
 
+class PageOrder(msgspec.Struct):
+    """Where to serve the live page: a listening socket's descriptor, and the rest of testbed.dash.serving.Place."""
+
+    descriptor: int
+    host: str
+    token: str | None
+
+
 class Order(msgspec.Struct):
-    """Which cluster is to stand: a scenario without variants, as TOML, and where to save what it measures."""
+    """Which cluster is to stand: a scenario without variants, as TOML, and where to save what it measures.
+
+    ``page``: where to serve its live page, if it is to have one.
+    """
 
     name: str
     variant: str
     scenario: str
     output: str
+    page: PageOrder | None = None
 
 
 class StandingCluster:
@@ -105,6 +121,7 @@ class StandingCluster:
         self._waiting = 0  # connections that are to hear of the end
         self._changing = trio.Lock()
         self._settled = 0.0  # when the present settings began to hold
+        self._page: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> None:
         """Drain and end; when called again, end now."""
@@ -135,6 +152,10 @@ class StandingCluster:
                 while self._waiting:
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
+        if self._page is not None:  # which ends by itself when browsers have heard of the end
+            with trio.move_on_after(PAGE_SECONDS):
+                await trio.to_thread.run_sync(self._page.wait, abandon_on_cancel=True)
+            self._page.kill()
 
     async def _stand(self) -> str | None:
         """Return what went wrong, if anything did."""
@@ -213,6 +234,8 @@ class StandingCluster:
         processes = [ProcessEntry(p.name, p.pid, p.restarts, p.metrics) for p in snapshot.processes]
         if processes != self.state.processes:
             self.state.processes = processes
+            if self._page is None and self._order.page is not None:
+                self._page, self.state.dash = self._open_page(self._order.page)
             self._claim.write(self.state)
             self._folder.write_targets(controller.metrics_targets())
         self._watcher.show(snapshot)
@@ -223,6 +246,14 @@ class StandingCluster:
                 continue
             except trio.BrokenResourceError:
                 self._followers.discard(follower)
+
+    def _open_page(self, order: PageOrder) -> tuple[subprocess.Popen[bytes], str]:
+        """Start the process that serves the live page; return it and the page's address."""
+        place = Place(socket.socket(fileno=order.descriptor), order.host, order.token)
+        address = place.address_without_token
+        process, feed = start_page(place, self.state.name, cluster=self.state.name)
+        feed.close()  # it follows the cluster over the control socket
+        return process, address
 
     # --- the control socket ---
 

@@ -1,7 +1,7 @@
 // The charts: what Plotly is given for each. Every line has a dash pattern or a mark of its own beside its colour.
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
-const PATTERNS = { moved: "/", rerouted: "x", replicated: ".", cancelled: "-" };
+const PATTERNS = { stolen: "/", shared: "\\", rerouted: "x", replicated: ".", cancelled: "-" };
 const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: false };
 
 let colours = {};
@@ -54,7 +54,7 @@ export function drawMean(id, run, points) {
       line: { color: colours.quiet, width: 1.5, dash: "dot" } });
   }
   if (run.theory?.mean) {
-    const ends = [Math.min(run.since, x[0] ?? 0), run.horizon ?? x.at(-1) ?? 1];
+    const ends = [Math.max(run.since, x[0] ?? 0), run.horizon ?? x.at(-1) ?? 1];
     traces.push({ x: ends, y: [run.theory.mean, run.theory.mean], mode: "lines", name: `theory (${run.theory.kind})`,
       line: { color: colours.theory, width: 2, dash: "dash" } });
   }

@@ -113,11 +113,11 @@ def test_the_page_goes_on_with_the_run_and_outlives_it(
     assert "within ±" in text(browser, "figure-mean-beside")
     assert "2 idle, 1 with one task, 1 with two" in text(browser, "strip-said")
     page.tell(
-        page.board.show, snapshot(time=20.0, in_system=9, counters={"tasks moved": 7}, queue_lengths=[9, 0, 0, 0])
+        page.board.show, snapshot(time=20.0, in_system=9, counters={"tasks stolen": 7}, queue_lengths=[9, 0, 0, 0])
     )
     wait(browser, lambda: text(browser, "figure-in-system") == "9")
     assert text(browser, "state") == "● Live, 20 % done"
-    assert "the longest queue is 9. In this picture: 7 moved." in text(browser, "strip-said")
+    assert "the longest queue is 9. In this picture: 7 stolen." in text(browser, "strip-said")
     wait(browser, lambda: len(drawn(browser)) == 4)
     page.tell(page.board.end, "the run has ended")
     wait(browser, lambda: text(browser, "state") == "■ Ended: the run has ended")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -34,9 +36,10 @@ class Stalled:
     """Stands in for the page's process: it never reads."""
 
     def __init__(self, command: list[str], *, stdin: int, **settings: Any) -> None:
-        pass
+        self._input = socket.socket(fileno=os.dup(stdin))
 
     def wait(self, timeout: float | None = None) -> int:
+        self._input.close()
         return 0
 
 
