@@ -25,7 +25,7 @@ def validate(
     output: Annotated[Path, typer.Option(help="where to make the validation's folder")] = Path("runs"),
     processes: Annotated[int | None, typer.Option(min=1, help="processes that simulate; default: one per core")] = None,
 ) -> None:
-    """Hold the twin to theory, and the cluster to its twin; without CASE in the built-in suite, which takes an hour.
+    """Hold the twin to theory, and the cluster to its twin; without CASE in the built-in suite (half an hour).
 
     Exit status: 0 when all cases pass, 1 when one fails, 2 for bad input, 130 after Ctrl-C, which saves what is
     finished.

@@ -15,8 +15,8 @@ def validation_table(result: Validation) -> Table:
     """Return the table: a row per case with theory, twin, cluster, their differences, and whether it passed."""
     table = new_table(
         f"validation{' (quick)' if result.quick else ''}",
-        "mean response times in time units. Difference: twin less theory, ± what chance explains at the tests' level;\n"
-        "N → ∞: what it tends to. Cluster: below it by how much it is off its own twin",
+        "mean response times in time units. Difference: twin less theory, ± what chance explains at the tests' level.\n"
+        "Cluster: below it by how much it is off its own twin",
     )
     for heading in ("case", "theory", "twin", "difference", "cluster", "result"):
         table.add_column(heading, justify="left" if heading in ("case", "result") else "right", no_wrap=True)
@@ -32,7 +32,7 @@ def _cells(case: CaseResult) -> list[str]:
         cells.append(f"{number(last.theory)}\n{KINDS.get(case.kind, case.kind)}")
         cells.append(f"{number(last.twin.value)}\nN = {last.servers}")
         main = next(finding for finding in case.findings if finding.check in (THEORY, LIMIT))
-        cells.append(("N → ∞: " if main.check == LIMIT else "") + _with_tolerance(main))
+        cells.append(_with_tolerance(main) + ("\nas N → ∞" if main.check == LIMIT else ""))
     else:
         cells += ["-", "-", "-"]
     cluster = case.cluster

@@ -77,17 +77,15 @@ _TASKS: Final[Settings] = {"workload.tasks": 4, "workload.load": 0.6}
 ENTRIES: Final[Mapping[str, _Entry]] = {
     # Policies that look at no queue: exact.
     "random": _Entry("M/M/1 at each server", cluster_when_quick=True),
-    "random-variable-sizes": _Entry("M/G/1 at each server", {"workload.size": _VARIABLE, "workload.load": 0.5}),
-    "random-finite-buffers": _Entry(
-        "M/M/1/b: jobs are dropped", {"cluster.pools.main.buffer": 4, "workload.load": 0.9}
-    ),
-    "random-regular-arrivals": _Entry("GI/M/1", {"workload.arrivals": {"kind": "deterministic"}}),
+    "random-variable": _Entry("M/G/1 at each server", {"workload.size": _VARIABLE, "workload.load": 0.5}),
+    "random-buffers": _Entry("M/M/1/b: jobs are dropped", {"cluster.pools.main.buffer": 4, "workload.load": 0.9}),
+    "random-regular": _Entry("GI/M/1", {"workload.arrivals": {"kind": "deterministic"}}),
     "random-weights": _Entry(
         "M/M/1 of two loads", {**_policy("random", weights=[1.0] * 5 + [1.6] * 5), "workload.load": 0.6}
     ),
     "random-message-delay": _Entry("M/M/1 and two messages", {"cluster.message_delay": 0.2}),
     "round-robin": _Entry("E_N/M/1 at each server", _policy("round-robin")),
-    "round-robin-dispatchers": _Entry(
+    "round-robin-several": _Entry(
         "between E_N/M/1 and M/M/1",
         {**_policy("round-robin"), "cluster.dispatchers": 4},
         within=(-0.45, 0.0),
@@ -95,7 +93,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
     ),
     # Limits of many servers.
     "power-of-d": _Entry("Vvedenskaya et al.", _policy("power-of-d", d=2), limit=True, cluster_when_quick=True),
-    "power-of-d-variable-sizes": _Entry(
+    "power-of-d-variable": _Entry(
         "cavity queue M_n/PH/1", {**_policy("power-of-d", d=2), "workload.size": _VARIABLE}, limit=True
     ),
     "jsq": _Entry(
@@ -143,7 +141,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
         "2 probes when a task finds its server busy", _balance("sharing", max_probes=2), limit=True
     ),
     # Copies on several servers, of which the first cancels the others.
-    "redundancy-on-completion": _Entry(
+    "redundancy-completion": _Entry(
         "independent copies, exponential sizes",
         {
             **_policy("redundancy-d", d=2, cancel="on-completion"),
@@ -152,7 +150,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
         },
         cluster_when_quick=True,
     ),
-    "redundancy-on-start": _Entry(
+    "redundancy-start": _Entry(
         "the least work of two servers",
         {**_policy("redundancy-d", d=2, cancel="on-start"), **_COPIES},
         limit=True,
@@ -168,7 +166,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
         "M/M/n, two pools",
         {**_pools(5, 10), **_policy("static")},
     ),
-    "central-queue-regular-sizes": _Entry(
+    "central-queue-erlang": _Entry(
         "M/G/n by two moments",
         {**_pools(5, 10), **_policy("static"), "workload.size": _ERLANG, "workload.load": 0.8},
         within=0.03,
