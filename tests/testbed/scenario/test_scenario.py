@@ -125,7 +125,13 @@ def test_the_resolved_file_gives_the_same_scenario_again(scenario: Scenario) -> 
 
 def test_the_resolved_file_shows_the_defaults() -> None:
     tables = tomllib.loads(resolved(small()))
-    assert tables["run"] == {"time_unit": "50ms", "warmup": "auto", "duration": 400.0, "replications": 1}
+    assert tables["run"] == {
+        "time_unit": "50ms",
+        "warmup": "auto",
+        "duration": 400.0,
+        "replications": 1,
+        "traced": 0.0,
+    }
     assert tables["dispatch"] == {"policy": "power-of-d", "d": 3, "replacement": False, "timeout": 2.5}
 
 
