@@ -13,6 +13,7 @@ from dispatchers.knowledge import Knowledge, NotToldError
 from dispatchers.policy import Policy
 from dispatchers.recovery import Recovery
 from dispatchers.static import Rational
+from dispatchers.switching import Switching
 from dispatchers.ticket import Ticket
 from testbed.agent import Agent, Environment
 from testbed.measure.records import (
@@ -110,10 +111,11 @@ class Dispatcher(Agent):
         self.idle_reports = 0
         self.cancellations = 0
         self.ledger = ledger
+        self._switching: Switching | None = None
         self._ticket: Callable[[float, float, int, Sequence[float]], Ticket] = Ticket
         self._tasks = tasks
         overrides = type(self.policy).on_done is not Policy.on_done
-        self._policy_on_done = self.policy.on_done if overrides else None
+        self._policy_on_done: Callable[[Done], object] | None = self.policy.on_done if overrides else None
         self._place = self.policy.place
         if self.policy.reserves:
             self.handlers[Fetch] = self.policy.on_fetch
@@ -248,7 +250,30 @@ class Dispatcher(Agent):
         old = ticket.at[moved.task]
         if old not in (moved.server, FINISHED):
             ticket.at[moved.task] = moved.server
-            self.policy.on_moved(old, moved.server)
+            self.policy_of(moved.job).on_moved(old, moved.server)
+
+    def on_found(self, first: int, last: int) -> None:
+        """Use servers again that had died and are there again."""
+        if self.recovery is not None:
+            self.recovery.on_found(first, last)
+
+    def switch(self, policy: Policy, first_job: int) -> None:
+        """Have another policy place the jobs from number ``first_job`` on (dispatchers.switching)."""
+        if self._switching is None:
+            self._switching = Switching(self)
+        former, self.policy, self._place = self.policy, policy, policy.place
+        self._policy_on_done = self._switching.on_done
+        self.handlers[ProbeReply] = self._switching.on_probe_reply
+        self._switching.follow(former, first_job)
+
+    @property
+    def policies(self) -> list[Policy]:
+        """The policy, after former ones that still have jobs."""
+        return [*(self._switching.former() if self._switching is not None else ()), self.policy]
+
+    def policy_of(self, job: int) -> Policy:
+        """Return the policy that places a job of this dispatcher."""
+        return self.policy if self._switching is None else self._switching.policy_of(job) or self.policy
 
     def on_lost(self, first: int, last: int) -> None:
         """Note that servers ``first`` to ``last`` have died; dispatch again what they had, if the scenario says so."""
@@ -293,8 +318,10 @@ class Dispatcher(Agent):
 
     def on_dropped(self, dropped: Dropped) -> None:
         """Note a task that met a full buffer; its job counts as dropped."""
-        ticket = self.in_system[dropped.job]
-        self.policy.on_done(Done(dropped.to, dropped.sender, dropped.job, dropped.task, 0.0, 0.0))
+        ticket = self.in_system.get(dropped.job)
+        if ticket is None:  # of the time before this dispatcher was started again
+            return
+        self.policy_of(dropped.job).on_done(Done(dropped.to, dropped.sender, dropped.job, dropped.task, 0.0, 0.0))
         ticket.dropped = True
         ticket.remaining -= 1
         if not ticket.remaining:

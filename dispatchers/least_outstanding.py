@@ -51,6 +51,13 @@ class LeastOutstanding(Policy):
             self._counts[server] = DEAD
         self._find_least()
 
+    def on_found(self, first: int, last: int) -> None:
+        """Count nothing at the servers that are there again."""
+        for server in range(first, last + 1):
+            self._counts[server] = 0
+            self._groups[0].add(server)
+        self._least = 0
+
     def on_done(self, done: Done) -> None:
         """Lower the server's count."""
         self._lower(done.sender)

@@ -135,6 +135,9 @@ class Policy:
     def on_lost(self, first: int, last: int) -> None:
         """Note that servers ``first`` to ``last`` have died; the dispatcher uses others in their place."""
 
+    def on_found(self, first: int, last: int) -> None:
+        """Note that servers that had died are there again, with nothing in their queues."""
+
     def on_idle(self, server: int) -> None:
         """Note that a server has reported that it is idle."""
 

@@ -42,6 +42,7 @@ class Recovery:
         self._assign = dispatcher.assign  # or the assignment of whole jobs, where places are held
         self._live = list(range(dispatcher.servers))
         self._dead: set[int] = set()
+        self._returning: list[range] = []  # there again, while something is still awaited
         self._rng = dispatcher.env.stream(f"dispatcher/{dispatcher.index}/recovery")
         self._awaited: dict[tuple[int, int], set[int]] = {}  # by dead servers: those that have not noticed yet
         self._early: dict[tuple[int, int], set[int]] = {}  # those that noticed before this dispatcher did
@@ -56,10 +57,26 @@ class Recovery:
         if self._tasks_move:
             self._awaited[first, last] = set(self._live) - self._early.pop((first, last), set())
         dispatcher = self._dispatcher
-        dispatcher.policy.on_lost(first, last)
+        for policy in dispatcher.policies:
+            policy.on_lost(first, last)
         if dispatcher.holding is not None:
             dispatcher.holding.on_lost(first, last)
         self._recover()
+
+    def on_found(self, first: int, last: int) -> None:
+        """Use servers ``first`` to ``last`` again, as soon as all is recovered that died with them."""
+        self._returning.append(range(first, last + 1))
+        self._recover()
+
+    def _take_back(self) -> None:
+        """Use those again that are there again. Without any other alive, what died could not be placed until now."""
+        back, self._returning = self._returning, []
+        self._live = sorted({*self._live, *(server for servers in back for server in servers)})
+        self._place_lost()
+        for servers in back:
+            self._dead.difference_update(servers)
+            for policy in self._dispatcher.policies:
+                policy.on_found(servers[0], servers[-1])
 
     def on_noticed(self, noticed: Noticed) -> None:
         """Note that ``noticed.sender`` will hear no more from the dead."""
@@ -79,7 +96,7 @@ class Recovery:
             return
         dispatcher = self._dispatcher
         reply = ProbeReply(dispatcher.address, server, job, UNREACHABLE, question)
-        dispatcher.env.call_at(dispatcher.env.now, lambda: dispatcher.policy.on_probe_reply(reply))
+        dispatcher.env.call_at(dispatcher.env.now, lambda: dispatcher.policy_of(job).on_probe_reply(reply))
 
     def probe_all(self, servers: Sequence[int], job: int, question: int) -> None:
         """Probe several servers, or answer in their place."""
@@ -99,7 +116,7 @@ class Recovery:
         else:
             self._assign(job, chosen)
         if chosen != server:
-            dispatcher.policy.on_moved(server, chosen)
+            dispatcher.policy_of(job).on_moved(server, chosen)
 
     # --- choosing and placing ---
 
@@ -129,8 +146,13 @@ class Recovery:
         if any(self._awaited.values()):
             return
         self._awaited.clear()
-        if not self.can_place:
-            return
+        if self.can_place:
+            self._place_lost()
+        if self._returning:
+            self._take_back()
+
+    def _place_lost(self) -> None:
+        """Place once more what is recorded at dead servers."""
         dispatcher = self._dispatcher
         for job, ticket in list(dispatcher.in_system.items()):
             gone = [task for task, at in enumerate(ticket.at) if at in self._dead and task not in ticket.again]
@@ -146,6 +168,6 @@ class Recovery:
         """
         ticket.again = [*ticket.again, *tasks]
         if len(tasks) == 1:
-            self._dispatcher.policy.place(job)
+            self._dispatcher.policy_of(job).place(job)
         else:
-            self._dispatcher.policy.place_tasks(job, len(tasks))
+            self._dispatcher.policy_of(job).place_tasks(job, len(tasks))

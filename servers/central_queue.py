@@ -101,7 +101,8 @@ class Queue:
     def __init__(self, pool: CentralPool) -> None:
         self.index = pool.index
         self.speeds = pool.speeds
-        self.idle: deque[int] = deque(range(pool.first, pool.first + pool.servers))
+        self._servers = range(pool.first, pool.first + pool.servers)
+        self.idle: deque[int] = deque(self._servers)
         self.line: deque[Copy] = deque()
         self.serving: dict[int, Copy] = {}  # by server
 
@@ -129,6 +130,10 @@ class Queue:
         """Note the death of servers."""
         self.idle = deque(server for server in self.idle if not first <= server <= last)
         self.serving = {server: copy for server, copy in self.serving.items() if not first <= server <= last}
+
+    def remember(self, first: int, last: int) -> None:
+        """Note that servers that had died are there again, idle."""
+        self.idle.extend(range(max(first, self._servers.start), min(last + 1, self._servers.stop)))
 
     def take_server(self, server: int) -> None:
         """Make a server idle."""

@@ -367,6 +367,12 @@ class PoolAgent(Agent):
                 self._leave_dead(number, target)
         self._dispatch()
 
+    def on_found(self, first: int, last: int) -> None:
+        """Use servers ``first`` to ``last`` again, which had died."""
+        for pool in self._pools:
+            pool.remember(first, last)
+        self._dispatch()
+
     def _lose(self, copy: Copy, both: bool) -> None:
         """Note that the server of a copy has died; ``both``: that of its partner as well."""
         job, partner, state = copy.job, copy.partner, copy.state

@@ -81,6 +81,20 @@ class Server(Agent):
         for dispatcher in self._dispatchers:
             self.env.send(Noticed(dispatcher, self.address, first, last))
 
+    def on_found(self, first: int, last: int) -> None:
+        """Note that servers ``first`` to ``last`` are there again."""
+        if self._balancer is not None:
+            self._balancer.on_found(first, last)
+
+    def report_idle_to(self, dispatchers: Sequence[int]) -> None:
+        """From now on tell these dispatchers of being idle; none if there are none."""
+        self._idle_report_to = dispatchers
+        self._reported_to = None
+        if dispatchers:
+            self._choose = self.env.stream(f"server/{self.address}/idle reports").integer
+            if not self.queue_length:
+                self._report_idle()
+
     def on_probe(self, probe: Probe) -> None:
         """Answer with the queue length."""
         if self.queue_length:

@@ -91,7 +91,9 @@ def _variant(scenario: Scenario, wanted: str | None) -> tuple[str, Scenario]:
     if wanted is not None and wanted not in found:
         fail(f'there is no variant "{wanted}"; there are: {", ".join(found)}')
     chosen = wanted if wanted is not None else next(iter(found))
-    return chosen, msgspec.structs.replace(found[chosen], variants=[], sweep=None)
+    # A cluster that stands goes on after a death, and nothing that a node had is to be lost.
+    cluster = msgspec.structs.replace(found[chosen].cluster, on_failure="redispatch")
+    return chosen, msgspec.structs.replace(found[chosen], cluster=cluster, variants=[], sweep=None)
 
 
 @app.command()

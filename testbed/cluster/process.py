@@ -20,6 +20,8 @@ import msgspec
 import trio
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.registry import policies
+from servers.server import Server
 from testbed.agent import Agent
 from testbed.cluster.connecting import connect, listen, take_newcomers
 from testbed.cluster.control import (
@@ -70,11 +72,12 @@ from testbed.runtime.system import (
     slice_forever,
 )
 from testbed.runtime.timerfd import wake_up
-from testbed.scenario import decode
+from testbed.scenario import Scenario, decode
 from testbed.snapshot import LONGEST_SHOWN
 
 PROGRESS_SECONDS = 0.25
 HOLD_LOOK_SECONDS = 0.02
+IDLE_REPORTS_AFTER = 0.25  # seconds from a change of policy until servers report as the new one wants
 SLICES_KEPT = 1024  # of time, in which a standing cluster's occupancy is known
 RECORDS_PER_PIECE = 4096
 
@@ -331,7 +334,26 @@ class ClusterProcess:
         source = self._source
         if pace is not None and source is not None:
             self.runtime.call_at(change.at, lambda: source.change_pace(pace.arrival))
+        if change.scenario is not None:
+            scenario = decode(tomllib.loads(change.scenario), source="the controller")
+            self.runtime.call_at(change.at, lambda: self._switch(scenario))
+            # Later: a dispatcher that is not yet at the new policy would not know what to do with a report.
+            self.runtime.call_at(change.at + IDLE_REPORTS_AFTER / self._unit, lambda: self._report_idle(scenario))
         self.runtime.turn()
+
+    def _switch(self, scenario: Scenario) -> None:
+        """Go over to the policy of ``scenario``."""
+        if self.dispatcher is not None and self._source is not None and self._source.next_job is not None:
+            policy = policies()[scenario.dispatch.policy]
+            self.dispatcher.switch(policy(scenario.dispatch.parameters, self.dispatcher), self._source.next_job)
+
+    def _report_idle(self, scenario: Scenario) -> None:
+        """Have servers report that they are idle, if the policy of ``scenario`` wants them to, and else not."""
+        reports = policies()[scenario.dispatch.policy].idle_reports
+        dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers) if reports else ()
+        for server in self.occupancy.servers:
+            if isinstance(server, Server):
+                server.report_idle_to(dispatchers)
 
     async def run(self) -> None:
         """Do what the controller says until it says Finish or goes away."""

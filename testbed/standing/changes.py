@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dispatchers.policy import Policy
+from dispatchers.registry import policies
+from testbed.runtime.system import holds
 from testbed.standing.register import StandingError
 
 if TYPE_CHECKING:
@@ -18,9 +21,46 @@ def changed(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
     what can't be changed while the cluster stands.
     """
     for key in settings:
-        if key not in LOADS:
+        if key not in LOADS and not key.startswith("dispatch."):
             raise StandingError(
-                f"{key} can't be changed while the cluster stands, only {' and '.join(LOADS)}; "
+                f"{key} can't be changed while the cluster stands, only {', '.join(LOADS)} and what is in dispatch; "
                 "take it down and start another one"
             )
-    return scenario.with_settings(settings)
+    found = scenario.with_settings(settings)
+    if found.dispatch != scenario.dispatch:
+        for each in (scenario, found):
+            why = binds_servers(each)
+            if why is not None:
+                possible = ", ".join(sorted(name for name, policy in policies().items() if policy_is_free(policy)))
+                raise StandingError(
+                    f"{each.dispatch.policy}: {why}, so that servers would have to change too; policies that can "
+                    f"follow one another: {possible}"
+                )
+        if knows(found) != knows(scenario):
+            raise StandingError("dispatch.knows can't be changed while the cluster stands: jobs are told as they come")
+    return found
+
+
+def policy_is_free(policy: type[Policy]) -> bool:
+    """Return whether servers are the same under a policy as under most, whatever its parameters."""
+    copies = any("copies" in vars(each) for each in policy.__mro__ if each is not Policy)
+    return not (policy.reserves or copies or "knows" in policy.Parameters.__struct_fields__)
+
+
+def binds_servers(scenario: Scenario) -> str | None:
+    """Return what servers do for the dispatchers that is special to the scenario's policy, or None."""
+    policy = policies()[scenario.dispatch.policy]
+    if policy.reserves:
+        return "it puts reservations into queues"
+    if policy.copies(scenario.dispatch.parameters) > 1:
+        return "it makes copies"
+    if scenario.central_pools:
+        return "there are central queues"
+    if holds(scenario):
+        return "places are held for jobs of several tasks"
+    return None
+
+
+def knows(scenario: Scenario) -> object:
+    """Return what the policy is told of jobs."""
+    return getattr(scenario.dispatch.parameters, "knows", "nothing")

@@ -242,3 +242,34 @@ def test_least_outstanding_leaves_the_dead_out_and_counts_what_moves() -> None:
     assert len(desk.placed) == 8
     desk.lost(1, 3)
     desk.arrive(8)
+
+
+def test_servers_that_are_there_again_are_used_again() -> None:
+    desk = Desk(tasks_move=False)
+    desk.lost(0, 2)
+    assert {desk.arrive(job) for job in range(10)} == {3}
+    desk.dispatcher.on_found(0, 2)
+    assert desk.arrive(10) == Desk().arrive()
+
+
+def test_servers_that_are_there_again_are_used_once_all_have_noticed_their_death() -> None:
+    desk = Desk()
+    server = desk.arrive(0)
+    others = [other for other in range(4) if other != server]
+    desk.lost(server)
+    desk.noticed(server, *others[:-1])
+    desk.dispatcher.on_found(server, server)
+    assert all(desk.arrive(job) != server for job in range(1, 20))
+    desk.noticed(server, others[-1])
+    assert desk.dispatcher.recovery is not None
+    assert desk.dispatcher.recovery.dispatched_again == 1
+    assert desk.arrive(20) == server
+
+
+def test_what_died_with_the_last_servers_is_placed_when_some_are_there_again() -> None:
+    desk = Desk(tasks_move=False)
+    desk.arrive(0)
+    desk.lost(0, 3)
+    before = len(desk.placed)
+    desk.dispatcher.on_found(0, 3)
+    assert len(desk.placed) == before + 1

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from itertools import islice
 from typing import Any
 
@@ -142,12 +143,72 @@ def test_a_killed_supervisor_leaves_no_process_and_is_cleaned_up_after(place: An
     command("down")
 
 
+def test_the_policy_changes_and_no_job_is_lost(place: Any) -> None:
+    assert place.up().returncode == 0
+    assert "policy jiq" in command("set", "dispatch.policy=jiq", "workload.load=0.6")
+    with connect() as client:
+        for snapshot in client.snapshots():
+            if snapshot.policy == "jiq" and snapshot.counters["idle reports"] > 100:
+                break
+    assert "policy power-of-d" in command("set", "dispatch.policy=power-of-d", "dispatch.d=3")
+    with connect() as client:
+        probes = client.status().snapshot.counters["probes"]
+        for snapshot in client.snapshots():
+            if snapshot.counters["probes"] > probes + 300:
+                break
+    command("down")
+    found = summary(place)
+    assert found["accounting"]["completed"] == found["accounting"]["arrived"] > 100
+    probes_of_jobs = pq.read_table(next(place.runs.glob("*/jobs.parquet")))["probes"].to_numpy()
+    assert set(probes_of_jobs.tolist()) == {0, 3}
+
+
+def test_processes_that_are_killed_are_started_again_and_used_again(place: Any) -> None:
+    assert place.up().returncode == 0
+    (state,) = clusters()
+    pids = {process.name: process.pid for process in state.processes}
+    # The second node's servers have the addresses 5 to 9.
+    os.kill(pids["node-1"], signal.SIGKILL)
+    with connect() as client:
+        for snapshot in client.snapshots():
+            if snapshot.processes[3].restarts == 1 and any(snapshot.queue_lengths[5:]) and snapshot.valid is not None:
+                break
+        os.kill(pids["dispatcher-0"], signal.SIGKILL)
+        for snapshot in client.snapshots():
+            again = snapshot.processes[0]
+            if again.restarts == 1 and again.alive and snapshot.time > 0 and snapshot.outcomes["lost"]:
+                break
+    time.sleep(2.0)
+    shown = command("ps")
+    assert "restarts" in shown
+    (state,) = clusters()
+    assert {process.name: process.restarts for process in state.processes} == {
+        "dispatcher-0": 1,
+        "dispatcher-1": 0,
+        "node-0": 0,
+        "node-1": 1,
+    }
+    command("down")
+    found = summary(place)
+    accounting = found["accounting"]
+    assert accounting["arrived"] == accounting["completed"] + accounting["lost"]
+    assert accounting["lost"] == found["counters"]["jobs lost with dispatcher-0"] > 0
+    # Both kinds are used again: servers of the second node, and the dispatcher that was away.
+    (file,) = place.runs.glob("*/jobs.parquet")
+    table = pq.read_table(file)
+    last = np.argsort(table["arrival"].to_numpy())[-200:]
+    assert set(table["server"].to_numpy()[last].tolist()) & set(range(5, 10))
+    assert set(table["dispatcher"].to_numpy()[last].tolist()) == {0, 1}
+
+
 def test_what_cannot_be_changed_is_refused(place: Any) -> None:
     assert place.up().returncode == 0
     for setting, why in (
         ("run.duration=5", "run.duration can't be changed while the cluster stands"),
         ("workload.load=-1", "workload.load"),
         ("workload.load", "is not KEY=VALUE"),
+        ("dispatch.policy=late-binding", "it puts reservations into queues"),
+        ("dispatch.policy=nobody", "dispatch.policy"),
     ):
         refused = CliRunner().invoke(app, ["set", "small", setting])
         assert refused.exit_code == 2
