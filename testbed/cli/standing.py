@@ -246,21 +246,16 @@ def _value(text: str) -> Any:
 @app.command()
 def down(name: NameArgument = None) -> None:
     """End a standing cluster: stop arrivals, let the jobs finish, and save what was measured in a run folder."""
-    from testbed.experiment import Result, VariantRun
-    from testbed.run_folder import OutputError, read_run
+    from testbed.run_folder import OutputError
     from testbed.standing import StandingError
-    from testbed.theory.predict import predict
+    from testbed.standing.saved import read_result
 
     try:
         with _connect(name) as client:
             saved = client.down()
-        folder = Path(saved.run_folder)
-        scenario, summaries = read_run(folder)
+        result = read_result(Path(saved.run_folder))
     except (OutputError, StandingError) as error:
         fail(error)
-    result = Result(scenario, folder)
-    for summary in summaries:
-        result.runs.append(VariantRun(summary.variant, 0, scenario, predict(scenario), cluster=summary))
     if saved.failure is not None:
         print(f"error: {saved.failure}", file=sys.stderr)
     finish(result)

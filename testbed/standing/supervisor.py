@@ -35,7 +35,7 @@ from testbed.metrics.discovery import serve_discovery
 from testbed.nominal import nominal
 from testbed.protocol import ProtocolError
 from testbed.run_folder import OutputError, RunFolder, replace_file
-from testbed.scenario import Scenario, ScenarioError, decode, resolved
+from testbed.scenario import ScenarioError, decode, resolved
 from testbed.snapshot import Snapshot
 from testbed.standing.changes import changed
 from testbed.standing.control import (
@@ -54,6 +54,7 @@ from testbed.standing.control import (
 from testbed.standing.controller import StandingController
 from testbed.standing.register import Claim, ProcessEntry, StandingError, State
 from testbed.standing.rolling import KEPT_ROWS, RollingRecords
+from testbed.standing.saved import StandingResult
 from testbed.theory.predict import predict
 
 ANSWER_SECONDS = 1.0  # that is left for the last answers
@@ -110,7 +111,7 @@ class StandingCluster:
             time_unit_seconds=self.scenario.run.time_unit_seconds,
             run_folder=str(self._folder.path),
         )
-        self.result = Result(self.scenario, self._folder.path)
+        self.result: Result = StandingResult(self.scenario, self._folder.path)
         self.logs = self._claim.folder / "logs"
         self._snapshot: Snapshot | None = None
         self._followers: set[trio.MemorySendChannel[Snapshot]] = set()
@@ -194,7 +195,10 @@ class StandingCluster:
         await self._controller.drain()
 
     def _save(self, run: VariantRun, measurements: Measurements) -> None:
-        run.scenario = self.result.scenario = scenario = self.scenario
+        scenario = self.scenario
+        if scenario.dispatch.policy != run.scenario.dispatch.policy:
+            run.variant = scenario.dispatch.policy
+        run.scenario = self.result.scenario = scenario
         run.prediction = prediction = predict(scenario)
         run.cluster_measurements = measurements
         run.cluster = summarise(
@@ -315,11 +319,6 @@ class StandingCluster:
         said = f"load {scenario.load:.4g}, policy {scenario.dispatch.policy}"
         self._watcher.announce(f"{said} from time {at:.1f} on")
         return Changed(at, said)
-
-
-def base_of(scenario: Scenario) -> tuple[str, Scenario]:
-    """Return the scenario without its variants, and its name among them."""
-    return scenario.dispatch.policy, msgspec.structs.replace(scenario, variants=[], sweep=None)
 
 
 def main() -> None:
