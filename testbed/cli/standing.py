@@ -36,6 +36,15 @@ def up(
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="return once the cluster stands")] = False,
     output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
+    http_sd: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="serve Prometheus' http_sd on this loopback port [default: a free one]",
+        ),
+    ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
     dash: Annotated[
         bool, typer.Option("--dash", help="with a page in the browser that shows it, and can change it")
@@ -65,7 +74,7 @@ def up(
         watcher.announce(f"of its variants only {chosen} stands; others with --variant: {others}")
     if settings.sweep is not None:
         watcher.announce("the scenario's sweep is left out")
-    order = Order(name or settings.name.replace(" ", "-"), chosen, resolved(base), str(output.absolute()))
+    order = Order(name or settings.name.replace(" ", "-"), chosen, resolved(base), str(output.absolute()), http_sd)
     place = open_page(host, port, token) if dash else None
     if place is not None:
         order.page = PageOrder(place.sock.detach(), host, token)

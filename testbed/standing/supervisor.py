@@ -31,7 +31,7 @@ from testbed.experiment import Result, VariantRun, keep_records
 from testbed.live import Silent, Watcher
 from testbed.measure.records import Measurements
 from testbed.measure.summary import summarise
-from testbed.metrics.discovery import serve_discovery
+from testbed.metrics.discovery import TargetGroup, serve_discovery
 from testbed.nominal import nominal
 from testbed.protocol import ProtocolError
 from testbed.run_folder import OutputError, RunFolder, replace_file
@@ -75,13 +75,15 @@ class PageOrder(msgspec.Struct):
 class Order(msgspec.Struct):
     """Which cluster is to stand: a scenario without variants, as TOML, and where to save what it measures.
 
-    ``page``: where to serve its live page, if it is to have one.
+    ``http_sd``: the loopback port of its service discovery; 0 for any that is free. ``page``: where to serve its live
+    page, if it is to have one.
     """
 
     name: str
     variant: str
     scenario: str
     output: str
+    http_sd: int = 0
     page: PageOrder | None = None
 
 
@@ -97,9 +99,11 @@ class StandingCluster:
         self._order = order
         self._watcher = watcher
         self._claim = Claim.take(order.name)
+        self._controller: StandingController | None = None
         try:
+            http_sd = self._serve_discovery(order.http_sd)
             self._folder = RunFolder(self.scenario, Path(order.output), KEPT_ROWS)
-        except OutputError:
+        except (OutputError, StandingError):
             self._claim.release()
             raise
         self.state = State(
@@ -110,12 +114,12 @@ class StandingCluster:
             variant=order.variant,
             time_unit_seconds=self.scenario.run.time_unit_seconds,
             run_folder=str(self._folder.path),
+            http_sd=http_sd,
         )
         self.result: Result = StandingResult(self.scenario, self._folder.path)
         self.logs = self._claim.folder / "logs"
         self._snapshot: Snapshot | None = None
         self._followers: set[trio.MemorySendChannel[Snapshot]] = set()
-        self._controller: StandingController | None = None
         self._observer: Observer | None = None
         self._told_to_end = trio.Event()
         self._saved = trio.Event()
@@ -123,6 +127,19 @@ class StandingCluster:
         self._changing = trio.Lock()
         self._settled = 0.0  # when the present settings began to hold
         self._page: subprocess.Popen[bytes] | None = None
+
+    def _serve_discovery(self, port: int) -> str:
+        """Return the address of Prometheus' service discovery, whose port may be left to the system with 0."""
+
+        def targets() -> list[TargetGroup]:
+            return self._controller.metrics_targets() if self._controller is not None else []
+
+        try:
+            return f"http://127.0.0.1:{serve_discovery(targets, port)}/"
+        except OSError as error:
+            raise StandingError(
+                f"port {port} for service discovery: {error.strerror}; name another with --http-sd"
+            ) from None
 
     def stop(self) -> None:
         """Drain and end; when called again, end now."""
@@ -166,7 +183,7 @@ class StandingCluster:
         theory = theory_of(self.scenario, prediction)
         self._observer = Observer(self.scenario, run.variant, 0, theory=theory)
         records = RollingRecords(self._folder.path / "records")
-        labels = {"run": self.scenario.name, "variant": run.variant, "replication": "0", "cluster": self.state.name}
+        labels = {"run": self._folder.path.name, "variant": run.variant, "replication": "0", "cluster": self.state.name}
         self._controller = controller = StandingController(
             self.scenario,
             labels=labels,
@@ -176,7 +193,6 @@ class StandingCluster:
             records=records,
             logs=self.logs,
         )
-        self.state.http_sd = f"http://127.0.0.1:{serve_discovery(controller.metrics_targets)}/"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._await_end)
             try:
