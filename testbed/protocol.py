@@ -9,7 +9,7 @@ messages out.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -410,6 +410,9 @@ AnyMessage = (
     | CancelCopy
     | Cancelled
 )
+
+#: All kinds of message.
+KINDS: tuple[type[Message], ...] = get_args(AnyMessage)
 
 #: Decodes a frame's body.
 BATCH: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(list[AnyMessage])

@@ -8,21 +8,26 @@ message that an agent sends at a deadline bears the time of the deadline, also w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from testbed.agent import Agent, Environment
 from testbed.protocol import (
+    KINDS,
     Accepted,
     Message,
     Offer,
     Probe,
     ProbeReply,
+    Reached,
     Refused,
     Serve,
+    Served,
     Steal,
+    Stop,
+    Stopped,
     Transfer,
     Withdrawn,
     kind_name,
@@ -48,15 +53,21 @@ class TraceEvent(msgspec.Struct, frozen=True):
 #: What is said ahead of a Transfer, by its exchange: no job is named in it yet.
 _AHEAD = (Steal, Offer, Accepted)
 _IN_VAIN = (Refused, Withdrawn)
+#: Between the pool agent and servers; after Serve, what is said is about a copy by its number.
+_OF_COPIES = (Serve, Reached, Served, Stop, Stopped)
 _NOT_DETAILS = frozenset({"to", "sender", "job"})
 #: A server may be told of its next copies before the pool agent hears of the last one.
 _COPIES_PER_SERVER = 4
+
+#: Takes a note of a message at a time, sent or heard.
+Note = Callable[[float, Any, bool], object]
 
 
 class TraceRecorder:
     """Records the messages of a ``share`` of jobs among the agents of one runtime.
 
-    Servers have the addresses below ``servers``. ``events`` are in the order in which things happened.
+    Servers have the addresses below ``servers``. ``events`` are in the order in which things happened. What is no
+    message of a traced job costs one look at its kind, and one at its job.
     """
 
     def __init__(self, share: float, servers: int) -> None:
@@ -66,12 +77,16 @@ class TraceRecorder:
         self._ahead: dict[tuple[int, int], list[tuple[float, Message, bool]]] = {}  # by exchange and agent here
         #: By server: numbers of the traced copies that it was last told to serve, and their jobs.
         self._copies: dict[int, deque[tuple[int, int]]] = {}
+        self._notes = {kind: note for kind in KINDS if (note := self._note_of(kind)) is not None}
 
     def sending(self, env: Environment, send: Callable[[Message], object]) -> Callable[[Message], object]:
         """Return ``send`` with a note of what is sent."""
+        notes = self._notes
 
         def traced(message: Message) -> object:
-            self._note(env.now, message, False)
+            note = notes.get(type(message))
+            if note is not None:
+                note(env.now, message, False)
             return send(message)
 
         return traced
@@ -79,27 +94,38 @@ class TraceRecorder:
     def listen(self, env: Environment, agent: Agent) -> None:
         """Note what ``agent`` is told."""
 
-        def hearing(handler: Callable[[Any], object]) -> Callable[[Any], object]:
+        def hearing(note: Note, handler: Callable[[Any], object]) -> Callable[[Any], object]:
             def traced(message: Message) -> object:
-                self._note(env.now, message, True)
+                note(env.now, message, True)
                 return handler(message)
 
             return traced
 
-        agent.handlers = {kind: hearing(handler) for kind, handler in agent.handlers.items()}
+        agent.handlers = {
+            kind: hearing(self._notes[kind], handler) if kind in self._notes else handler
+            for kind, handler in agent.handlers.items()
+        }
 
     def take(self) -> list[TraceEvent]:
         """Return the events since the last call."""
         taken, self.events = self.events, []
         return taken
 
-    def _note(self, now: float, message: Message, heard: bool) -> None:
-        if isinstance(message, (*_AHEAD, *_IN_VAIN, Transfer)):
-            self._note_exchange(now, message, heard)
+    def _note_of(self, kind: type[Message]) -> Note | None:
+        """Return what notes messages of a kind; None for one that is about no job."""
+        if issubclass(kind, (*_AHEAD, *_IN_VAIN, Transfer)):
+            return self._note_exchange
+        if issubclass(kind, _OF_COPIES):
+            return self._note_copy
+        return self._note_job if "job" in kind.__struct_fields__ else None
+
+    def _note_job(self, now: float, message: Any, heard: bool) -> None:
+        if not is_traced(message.job, self._share):
             return
-        job = self._job_of(message)
-        if job is not None and is_traced(job, self._share):
-            self._write(job, now, message, heard)
+        # Between servers the "job" of a probe numbers an exchange.
+        if isinstance(message, (Probe, ProbeReply)) and max(message.sender, message.to) < self._servers:
+            return
+        self._write(message.job, now, message, heard)
 
     def _note_exchange(self, now: float, message: Any, heard: bool) -> None:
         key = message.exchange, message.to if heard else message.sender
@@ -108,30 +134,25 @@ class TraceRecorder:
             return
         ahead = self._ahead.pop(key, [])
         if isinstance(message, Transfer):
-            for job in self._traced(task.job for task in message.tasks):
+            for job in sorted({task.job for task in message.tasks if is_traced(task.job, self._share)}):
                 for time, earlier, was_heard in ahead:
                     self._write(job, time, earlier, was_heard)
                 self._write(job, now, message, heard)
 
-    def _traced(self, jobs: Iterable[int]) -> Iterable[int]:
-        return sorted({job for job in jobs if is_traced(job, self._share)})
-
-    def _job_of(self, message: Any) -> int | None:
-        """Return the job that a message is about; None where it is about none, or about a copy that is not traced."""
-        if isinstance(message, Serve) and is_traced(message.job, self._share):
-            copies = self._copies.setdefault(message.to, deque(maxlen=_COPIES_PER_SERVER))
-            if (message.copy, message.job) not in copies:
-                copies.append((message.copy, message.job))
-        if isinstance(message, (Probe, ProbeReply)) and max(message.sender, message.to) < self._servers:
-            return None  # between servers: its "job" numbers an exchange
-        if hasattr(message, "job"):
-            return int(message.job)
-        if hasattr(message, "copy"):
-            for server in (message.sender, message.to):
-                for copy, job in self._copies.get(server, ()):
-                    if copy == message.copy:
-                        return job
-        return None
+    def _note_copy(self, now: float, message: Any, heard: bool) -> None:
+        """Note a message about a copy, which names the job only in Serve."""
+        if isinstance(message, Serve):
+            if is_traced(message.job, self._share):
+                copies = self._copies.setdefault(message.to, deque(maxlen=_COPIES_PER_SERVER))
+                if (message.copy, message.job) not in copies:
+                    copies.append((message.copy, message.job))
+                self._write(message.job, now, message, heard)
+            return
+        for server in (message.sender, message.to):
+            for copy, job in self._copies.get(server, ()):
+                if copy == message.copy:
+                    self._write(job, now, message, heard)
+                    return
 
     def _write(self, job: int, now: float, message: Message, heard: bool) -> None:
         details = {name: value for name, value in msgspec.structs.asdict(message).items() if name not in _NOT_DETAILS}
