@@ -10,14 +10,17 @@ import time
 import msgspec
 
 from testbed.cluster.controller import ClusterError
-from testbed.standing.register import State, standing
-from testbed.standing.supervisor import Order
+from testbed.standing.register import StandingError, State, standing
+from testbed.standing.supervisor import BAD_INPUT, Order
 
 POLL_SECONDS = 0.1
 
 
 def start(order: Order) -> State:
-    """Start the cluster's supervisor and wait until the cluster stands. Raises ClusterError when it does not."""
+    """Start the cluster's supervisor and wait until the cluster stands.
+
+    Raises StandingError for a name or an output folder that can't be used, and ClusterError when it does not come up.
+    """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "testbed.standing.supervisor", order.name],
@@ -38,4 +41,6 @@ def start(order: Order) -> State:
             time.sleep(POLL_SECONDS)
         said.seek(0)
         text = said.read().decode(errors="replace").strip().removeprefix("error: ")
+    if process.returncode == BAD_INPUT:
+        raise StandingError(text)
     raise ClusterError(text or f"the supervisor ended with exit status {process.returncode}")

@@ -72,6 +72,10 @@ class PageOrder(msgspec.Struct):
     token: str | None
 
 
+#: Exit status of a supervisor that can't do what it was ordered.
+BAD_INPUT = 2
+
+
 class Order(msgspec.Struct):
     """Which cluster is to stand: a scenario without variants, as TOML, and where to save what it measures.
 
@@ -348,7 +352,7 @@ def main() -> None:
         execute(cluster)
     except (ClusterError, OutputError, ScenarioError, StandingError) as error:
         print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(1 if isinstance(error, ClusterError) else BAD_INPUT) from None
     if cluster.result.failures:
         raise SystemExit(1)
 

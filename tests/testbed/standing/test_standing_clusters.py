@@ -98,7 +98,7 @@ def test_two_clusters_side_by_side_and_a_name_that_is_taken(place: Any) -> None:
     assert place.up("--name", "a").returncode == 0
     assert place.up("--name", "b", "--variant", "two choices").returncode == 0
     again = place.up("--name", "a")
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert again.stderr.splitlines()[-1].startswith('error: a cluster called "a" stands already')
     assert [(state.name, state.variant) for state in clusters()] == [("a", "random"), ("b", "two choices")]
     with pytest.raises(StandingError, match="say which cluster; there are: a, b"):
@@ -223,7 +223,7 @@ def test_what_cannot_be_changed_is_refused(place: Any) -> None:
 def test_an_output_folder_that_cannot_be_used_is_said_and_nothing_stands(place: Any) -> None:
     (place.folder / "file").write_text("")
     failed = place.up("--output", "file/runs")
-    assert failed.returncode == 1
+    assert failed.returncode == 2
     assert "error: output folder" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert clusters() == []
