@@ -9,6 +9,7 @@ from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.prediction import Formula, NoTheoryError
 from testbed.theory.redundancy import redundancy_on_completion, redundancy_on_start
 from testbed.theory.service import is_exponential
+from testbed.workload.distributions import Exponential
 
 #: The policies of this module.
 COPYING = ("hedge", "redundancy-d", "tied")
@@ -51,6 +52,24 @@ def fills_servers(model: ClusterModel) -> bool:
     """Return whether the policy places copies, and is known to keep identical servers stable up to full use."""
     fixed = copies_on_start(model) is not None or copies_on_completion(model) is not None
     return fixed and copies_cost_nothing(model)
+
+
+def copies_may_save(model: ClusterModel) -> bool:
+    """Return whether a job's copies together may take less service than one would: all the policy's copies count.
+
+    The one that is done first had the smallest of independent sizes. Only if these are exponential what it saved is
+    what the others have received until then.
+    """
+    fixed = copies_on_completion(model)
+    served_together = fixed != 1 and (copies_on_start(model) is None or model.mean_delay > 0)
+    several = model.policy in COPYING and model.servers > 1 and served_together
+    return several and model.dependence not in ("identical", 1.0) and not isinstance(model.size, Exponential)
+
+
+def copies_everywhere(model: ClusterModel) -> bool:
+    """Return whether every server gets an identical copy of every job at once: all serve the same job at any time."""
+    alike = model.dependence in ("identical", 1.0) and model.identical_servers and model.mean_delay == 0
+    return alike and copies_on_completion(model) == model.servers
 
 
 def copying(model: ClusterModel) -> Formula:

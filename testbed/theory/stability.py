@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from testbed.theory.cluster_model import ClusterModel, PoolModel, ScenarioLike
-from testbed.theory.copies import fills_servers
+from testbed.theory.copies import COPYING, copies_everywhere, copies_may_save, fills_servers
 from testbed.theory.rerouting_replication import KnownSizes
 from testbed.theory.static_assignment import Thresholds
 
@@ -52,7 +52,8 @@ def stability_bound(scenario: ScenarioLike) -> Stability:
     A blind policy gives each server a fixed share of the jobs: the server with the most work for its speed decides,
     unless servers move waiting tasks to others. The others carry what identical servers can; for servers of different
     speeds the bound is the capacity of the whole cluster, which a policy may fail to use. Job types count with the
-    shares that the scenario gives them. With thresholds it is the arrival rate at which the effective load of some pool
+    shares that the scenario gives them. Copies that are served in vain are not counted, unless every server has a copy
+    of every job, so that all serve the same one; none is known where copies may save service. With thresholds it is the arrival rate at which the effective load of some pool
     is 1, for the scenario's own assignment and thresholds; a server of a central queue is also taken while it waits to
     hear of its next job, for two message delays.
     """
@@ -65,7 +66,7 @@ def stability_bound(scenario: ScenarioLike) -> Stability:
     if model.policy in BLIND and model.balance is None:
         # A pool with buffers can't overflow; its share does not limit the others.
         limits = [
-            (model.load / (model.rate * share * _taken(model, pool)), pool.name)
+            (model.load / (model.rate * model.tasks.mean * share * _taken(model, pool)), pool.name)
             for pool, share, _ in model.shares()
             if pool.buffer is None
         ]
@@ -73,12 +74,17 @@ def stability_bound(scenario: ScenarioLike) -> Stability:
             return Stability(math.inf, model.load, "only servers with finite buffers get jobs")
         bound, name = min(limits)
         return Stability(bound, model.load, f"the fixed share of jobs of a server of pool {name} takes all its time")
+    if copies_may_save(model):
+        return Stability(math.inf, model.load, "at most: none is known for copies with independent sizes of this law")
     first = model.pools[0]
     if all(pool.service.types == first.service.types for pool in model.pools):
         if model.policy == "late-binding" and model.mean_delay > 0:
             size = first.service.size.mean
             bound = size / (size * first.slowness + 2 * model.mean_delay)
             return Stability(bound, model.load, "each task takes its server two message delays beside its service")
+        if copies_everywhere(model):
+            reason = "all servers serve copies of the same job"
+            return Stability(1 / (first.slowness * model.servers), model.load, reason)
         known = model.policy in _SPREADING or fills_servers(model)
         reason = "identical servers, all busy" if known else "at most: identical servers, all busy"
         return Stability(1 / first.slowness, model.load, reason)
@@ -86,7 +92,7 @@ def stability_bound(scenario: ScenarioLike) -> Stability:
 
 
 def _taken(model: ClusterModel, pool: PoolModel) -> float:
-    """Return the mean time that a job takes of a server, in time units."""
+    """Return the mean time that a task takes of a server, in time units."""
     return pool.service.mean + (2 * model.mean_delay if pool.central else 0.0)
 
 

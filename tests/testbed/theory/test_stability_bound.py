@@ -12,6 +12,7 @@ from testbed.theory.predict import stability_bound
 
 FAST_AND_SLOW = [Pool(name="fast", servers=1), Pool(name="slow", servers=3)]
 ONE_TYPE = [JobType(name="a", probability=1.0, speed={"fast": 2.0})]
+HYPEREXPONENTIAL = {"kind": "hyperexponential", "scv": 20.0}
 near = partial(pytest.approx, rel=1e-9)
 
 
@@ -56,3 +57,39 @@ def test_late_binding_carries_less_where_messages_take_time(scenario):
     )
     assert bound.bound == near(1 / 1.2)
     assert not bound.stable
+
+
+@pytest.mark.parametrize("policy", ["random", "round-robin", "static"])
+@pytest.mark.parametrize("tasks", [3, {"kind": "table", "values": [1, 5], "shares": [0.5, 0.5]}])
+def test_the_tasks_of_a_job_are_all_counted(scenario, policy, tasks):
+    """Load is work per server: jobs of three tasks come at a third of the rate, and fill the servers at load 1."""
+    settings = {"workload.tasks": tasks, "workload.load": 1.2}
+    stability = stability_bound(scenario(policy, servers=10).with_settings(settings))
+    assert stability.bound == near(1.0)
+    assert not stability.stable
+
+
+@pytest.mark.parametrize(("dependence", "bound"), [("identical", 0.25), (1.0, 0.25), ("independent", 1.0)])
+def test_with_a_copy_everywhere_all_servers_serve_one_job(scenario, dependence, bound):
+    """Four servers with identical copies are one; with independent exponential ones that one is four times as fast."""
+    copied = scenario("redundancy-d", d=4, servers=4).with_settings({"workload.dependence": dependence})
+    assert stability_bound(copied).bound == near(bound)
+    assert not stability_bound(copied).reason.startswith("at most")
+
+
+@pytest.mark.parametrize(
+    ("policy", "parameters", "settings", "bound"),
+    [
+        ("redundancy-d", {"d": 2}, {}, 1.0),  # of identical copies one is served in vain
+        ("hedge", {"delay": 1.0}, {}, 1.0),
+        ("hedge", {"delay": 1.0}, {"workload.dependence": 0.5}, 1.0),  # of exponential sizes none saves anything
+        ("redundancy-d", {"d": 2}, {"workload.dependence": 0.5, "workload.size": HYPEREXPONENTIAL}, math.inf),
+        ("hedge", {"delay": 1.0}, {"workload.dependence": "independent", "workload.size": HYPEREXPONENTIAL}, math.inf),
+        ("tied", {}, {"workload.size": HYPEREXPONENTIAL, "cluster.message_delay": 0.1}, 1.0),
+    ],
+)
+def test_what_copies_carry_is_known_at_most(scenario, policy, parameters, settings, bound):
+    """Two independent hyperexponential draws of SCV 20 carry more than 1: their smaller one is less than half."""
+    copied = stability_bound(scenario(policy, servers=10, **parameters).with_settings(settings))
+    assert copied.bound == near(bound)
+    assert copied.reason.startswith("at most")
