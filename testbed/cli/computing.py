@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +28,10 @@ def theory(scenario: ScenarioArgument) -> None:
     for name, variant in _variants(settings):
         stability = stability_bound(variant)
         prediction = predict(variant)
-        cells = [name, f"{stability.load:.4g}", f"{stability.bound:.4g}"]
+        bound = f"{stability.bound:.4g}"
+        if stability.at_most:
+            bound = f"≤ {bound}" if math.isfinite(stability.bound) else "-"
+        cells = [name, f"{stability.load:.4g}", bound]
         if isinstance(prediction, Prediction):
             p50, p99 = (prediction.quantiles.get(p) for p in (0.5, 0.99))
             cells += [number(prediction.mean_response_time, 4), number(p50), number(p99), prediction.kind]
@@ -35,6 +39,8 @@ def theory(scenario: ScenarioArgument) -> None:
         else:
             cells += ["-", "-", "-", "none"]
             notes.append(f"{name}: no prediction: {prediction.reason}")
+        if stability.at_most:
+            notes.append(f"    the stability bound is {stability.reason}")
         notes += [f"    {note}" for note in pool_notes(variant)]
         table.add_row(*cells)
     console = Console()

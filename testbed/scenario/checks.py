@@ -209,9 +209,11 @@ def _check_arrivals(scenario: Scenario) -> None:
         _computed(lambda: arrivals.recording.type_indices(names), "workload.arrivals")
         length = arrivals.recording.period * arrivals.natural_rate / scenario.rate
         if not arrivals.repeat and length < scenario.horizon:
+            own = workload.load is None and workload.rate is None
             raise ScenarioError(
-                f"at this rate the trace lasts {length:.4g} time units, and the run {scenario.horizon:.4g}; "
-                "set repeat = true, shorten run.duration, or lower the rate",
+                f"{'' if own else 'at this rate '}the trace lasts {length:.4g} time units, and the run "
+                f"{scenario.horizon:.4g}; set repeat = true, "
+                + ("or shorten run.duration" if own else "shorten run.duration, or lower the rate"),
                 key="workload.arrivals",
                 value=arrivals.file,
             )

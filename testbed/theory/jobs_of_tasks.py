@@ -127,8 +127,9 @@ def _probing(model: ClusterModel, tasks: int) -> float:
 def _notes(model: ClusterModel, field: MeanField, mean: float) -> list[str]:
     tasks, servers = field.tasks, model.servers
     notes = [
-        f"a job's inherent delay T*, the largest of its {tasks} sizes, has mean {field.inherent_delay * mean:.4g}; the "
-        f"relative queueing delay E[T - T*] / E[T*] is {max(field.relative_queueing_delay, 0.0):.4g}"
+        f"a job's inherent delay T*, the largest of its {tasks} size{'s' if tasks > 1 else ''}, has mean "
+        f"{field.inherent_delay * mean:.4g}; the relative queueing delay E[T - T*] / E[T*] is "
+        f"{max(field.relative_queueing_delay, 0.0):.4g}"
     ]
     if field.probe_overhead not in (0.0, float("inf")) and model.policy not in _NO_WAITING:
         # A sample of one server is not asked, so that the probes are fewer where d is small.

@@ -64,6 +64,8 @@ def _best(model: ClusterModel) -> str:
     signals = np.array(model.parameters.signal_probabilities(len(model.types)), dtype=np.float64)
     best = stability_bound(pools_of(model), policy, signals)
     load = f"the best stability bound is a load of {best.rate * model.load / model.rate:.4g}"
+    if model.mean_delay > 0:
+        load += " if messages took no time"
     if isinstance(policy, KnownSizes):
         return f"{load}: each job takes the pool and the thresholds that are best for its sizes"
     assert best.assignment is not None

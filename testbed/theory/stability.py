@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from testbed.theory.cluster_model import ClusterModel, PoolModel, ScenarioLike
-from testbed.theory.copies import COPYING, copies_everywhere, copies_may_save, fills_servers
+from testbed.theory.copies import copies_everywhere, copies_may_save, fills_servers
 from testbed.theory.rerouting_replication import KnownSizes
 from testbed.theory.static_assignment import Thresholds
 
@@ -41,6 +41,11 @@ class Stability(msgspec.Struct, frozen=True):
     reason: str
 
     @property
+    def at_most(self) -> bool:
+        """Whether the true bound may be lower."""
+        return self.reason.startswith("at most")
+
+    @property
     def stable(self) -> bool:
         """Whether the load is below the bound."""
         return self.load < self.bound
@@ -53,9 +58,11 @@ def stability_bound(scenario: ScenarioLike) -> Stability:
     unless servers move waiting tasks to others. The others carry what identical servers can; for servers of different
     speeds the bound is the capacity of the whole cluster, which a policy may fail to use. Job types count with the
     shares that the scenario gives them. Copies that are served in vain are not counted, unless every server has a copy
-    of every job, so that all serve the same one; none is known where copies may save service. With thresholds it is the arrival rate at which the effective load of some pool
-    is 1, for the scenario's own assignment and thresholds; a server of a central queue is also taken while it waits to
-    hear of its next job, for two message delays.
+    of every job, so that all serve the same one; none is known where copies may save service.
+
+    With thresholds it is the arrival rate at which the effective load of some pool is 1, for the scenario's own
+    assignment and thresholds; a server of a central queue is also taken while it waits to hear of its next job, for two
+    message delays.
     """
     model = ClusterModel.of(scenario)
     thresholds = Thresholds.of(model)

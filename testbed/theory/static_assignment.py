@@ -210,6 +210,11 @@ def _error(thresholds: Thresholds, single: bool) -> str:
             "it was within 5 % for thresholds of at least twice the mean size, and for smaller ones too low, by 1 to "
             "34 % at half to one mean size and by up to 66 % at 0" + ("" if single else "; less with 5 and 5 servers")
         )
+    if len(thresholds.model.pools) > 2:
+        return (
+            "ignores that copies preempt and that a pair needs a free server in each of two pools: with more than two "
+            "pools it may be far too low, and the queues may even grow"
+        )
     if single:
         return "ignores that copies preempt: in simulations at loads of 0.5 to 0.9 it was 2 to 12 % too low"
     return (

@@ -79,7 +79,7 @@ def mixture(weights: Sequence[float], states: Sequence[SteadyState]) -> SteadySt
     return SteadyState(
         mean_response_time=float(sum(share * s.mean_response_time for share, s in zip(shares, states, strict=True))),
         response_time_tail=response_time_tail if len(known) == len(tails) else None,
-        drop_probability=float(1 - accepted.sum()),
+        drop_probability=float(sum(w * s.drop_probability for w, s in zip(weights, states, strict=True))),
     )
 
 

@@ -293,6 +293,13 @@ def test_theory_of_pools_shows_their_effective_loads_and_the_best_bound_and_a_ru
     assert "servers of pool one" in above.stderr
 
 
+def test_theory_marks_a_bound_that_may_be_lower_and_says_why(command: Command, scenario: Path) -> None:
+    scenario.write_text(SCENARIO.replace('policy = "random"', 'policy = "hedge"\ndelay = 1.0'))
+    shown = command("theory", scenario).stdout
+    assert re.search(r"hedge +0\.6 +≤ 1 ", shown)
+    assert "the stability bound is at most: identical servers, all busy" in shown
+
+
 def test_theory_of_an_unstable_scenario_has_no_mean(command: Command, scenario: Path) -> None:
     scenario.write_text(SCENARIO.replace("load = 0.6", "load = 1.1"))
     result = command("theory", scenario)

@@ -28,8 +28,13 @@ _RARE = 1e-18
 def batch_filling(load: float, tasks: int, probes: int, buffer: int | None) -> MeanField:
     """Return the mean field of jobs of ``tasks`` tasks that fill the queues of ``probes`` servers.
 
-    ``probes`` may be smaller than ``tasks``. With a ``buffer`` b a job is dropped whole when V_b < k.
+    ``probes`` may be smaller than ``tasks``. With a ``buffer`` b a job is dropped whole when V_b < k. Raises ValueError
+    where that is always so, since then no job has a response time.
     """
+    if buffer is not None and probes * buffer < tasks:
+        raise ValueError(
+            f"every job is dropped: {probes} servers with a buffer of {buffer} never have room for {tasks} tasks"
+        )
     if buffer is None:
         S, dropped = _queue_lengths(load, tasks, probes), 0.0
     else:

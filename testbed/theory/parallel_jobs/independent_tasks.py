@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy.optimize import brentq
 
 from testbed.theory.baselines import jiq_limit, jsq_limit, mm1, round_robin
-from testbed.theory.parallel_jobs.finite_buffer import settled
 from testbed.theory.parallel_jobs.job_maximum import ArrayTail
 from testbed.theory.parallel_jobs.steady_job import MeanField
 from testbed.theory.power_of_d import power_of_d
@@ -94,13 +94,19 @@ def _with_buffer(
     S_(i+1) = load (S_i^d - S_b^d) (1 - S_b^d)^(k-1), p_d = 1 - (1 - S_b^d)^k.
     """
 
-    def flow(S: Floats) -> Floats:
-        found = all_at_least(S)
-        return np.asarray(load * (found[:-1] - found[-1]) * (1 - found[-1]) ** (tasks - 1))
+    def queue_lengths(full: float) -> Floats:
+        """Return S_0..S_b if a task finds only full queues with probability ``full``."""
+        S = np.ones(buffer + 1)
+        for i in range(buffer):
+            flow = load * max(float(all_at_least(S[i])) - full, 0.0) * (1 - full) ** (tasks - 1)
+            S[i + 1] = min(flow, 1.0)  # more than all servers: only where ``full`` is too small
+        return S
 
-    S = settled(flow, buffer, load)
-    found = all_at_least(S)
+    # Fuller queues let fewer tasks in, so that the excess falls with ``full``: from at least 0 at 0, to -1 at 1.
+    full = float(brentq(lambda full: float(all_at_least(queue_lengths(full)[-1])) - full, 0.0, 1.0, xtol=1e-16))
+    S = queue_lengths(full)
+    found = np.maximum(all_at_least(S), full)
     # An accepted task finds n tasks or more before it with probability (S_n^d - S_b^d) / (1 - S_b^d), n < b.
-    more_than = (found[:-1] - found[-1]) / (1 - found[-1])
+    more_than = (found[:-1] - full) / (1 - full)
     task = SteadyState(float(more_than.sum()), S, stage_count_tail(more_than))
-    return _independent(policy, load, tasks, probes, task, float(1 - (1 - found[-1]) ** tasks))
+    return _independent(policy, load, tasks, probes, task, float(-np.expm1(tasks * np.log1p(-full))))

@@ -95,6 +95,7 @@ class Reroute:
     carry_over: bool = False
 
     def __post_init__(self) -> None:
+        _require_targets(self.targets)
         if self.hops < 1:
             raise ValueError(f"hops is {self.hops}; give at least 1, or the policy ZeroRedundancy")
         if self.hops > 1 and (self.carry_over or not isinstance(self.targets, str)):
@@ -111,6 +112,9 @@ class Replicate:
 
     targets: Targets = "cyclic"
     carry_over: bool = False
+
+    def __post_init__(self) -> None:
+        _require_targets(self.targets)
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,10 @@ class KnownSizes:
     """
 
     action: Literal["reroute", "replicate"] = "reroute"
+
+    def __post_init__(self) -> None:
+        if self.action not in ("reroute", "replicate"):
+            raise ValueError(f"action is {self.action!r}; give 'reroute' or 'replicate'")
 
 
 Policy = Reroute | Replicate | ZeroRedundancy | FullRedundancy | KnownSizes
@@ -208,6 +216,11 @@ def require_probabilities(what: str, values: Floats) -> None:
     """Raise ValueError unless the values are at least 0 and sum to 1."""
     if not len(values) or not (values >= 0).all() or abs(float(values.sum()) - 1) > ROUNDING:
         raise ValueError(f"{what} must be at least 0 and sum to 1, but are {values.tolist()}")
+
+
+def _require_targets(targets: Targets) -> None:
+    if isinstance(targets, str) and targets not in ("cyclic", "random"):
+        raise ValueError(f"targets are {targets!r}; give 'cyclic', 'random' or a matrix of probabilities")
 
 
 def _require_probability(name: str, value: float) -> None:

@@ -318,3 +318,20 @@ def test_bad_values_are_refused() -> None:
         parallel_jobs.fill_failure_probability([0.9, 0.7], 2, 2, 1)
     with pytest.raises(ValueError, match="there are 2 servers"):
         parallel_jobs.fill_failure_probability_finite([0, 0], 1, 3, 1)
+
+
+@pytest.mark.parametrize("policy", ["random", "batch-filling", "batch-sampling", "per-task-power-of-d"])
+@pytest.mark.parametrize(("load", "buffer"), [(0.5, 3), (0.99, 30), (1.0, 30), (2.0, 5), (50.0, 4)])
+def test_single_tasks_at_one_sampled_server_are_a_queue_with_a_buffer(policy: str, load: float, buffer: int) -> None:
+    """M/M/1/b, at any load and buffer: where arrivals balance departures queue lengths settle slowly."""
+    weights = load ** np.arange(buffer + 1.0)
+    full = float(weights[-1] / weights.sum())
+    in_system = float(weights @ np.arange(buffer + 1.0) / weights.sum())
+    state = mean_field(policy, load, 1, 1, buffer)
+    assert state.drop_probability == pytest.approx(full, abs=1e-11)
+    assert state.mean_job_response_time == pytest.approx(in_system / (load * (1 - full)), rel=1e-9)
+
+
+def test_without_room_for_a_job_anywhere_there_is_no_response_time() -> None:
+    with pytest.raises(ValueError, match="every job is dropped: 7 servers with a buffer of 2 never have room for 30"):
+        mean_field("batch-filling", 0.5, 30, 7 / 30, 2)

@@ -118,3 +118,9 @@ def test_jobs_of_tasks_without_a_theory_say_why(
     found = predict(jobs_of(tasks, policy, **{"load": 0.5, **settings}))
     assert isinstance(found, NoPrediction)
     assert words in found.reason
+
+
+def test_jobs_that_never_find_room_have_no_prediction(jobs_of: Callable[..., Scenario]) -> None:
+    prediction = predict(jobs_of(1000, "batch-filling", buffer=2))
+    assert isinstance(prediction, NoPrediction)
+    assert "every job is dropped" in prediction.reason

@@ -296,3 +296,14 @@ def test_the_best_threshold_of_deterministic_sizes_is_their_execution_time():
 def test_unfit_arguments_are_refused_with_what_is_wrong(call, message):
     with pytest.raises(ValueError, match=message):
         call(standard(0.5, Exponential()))
+
+
+@pytest.mark.parametrize("policy", [Reroute, Replicate])
+def test_unknown_targets_are_refused_by_every_policy(policy):
+    with pytest.raises(ValueError, match="targets are 'nearest'; give 'cyclic', 'random' or a matrix"):
+        policy(targets="nearest")
+
+
+def test_an_unknown_action_with_known_sizes_is_refused():
+    with pytest.raises(ValueError, match="action is 'move'; give 'reroute' or 'replicate'"):
+        KnownSizes("move")

@@ -232,3 +232,16 @@ def test_a_copy_that_a_pool_cannot_serve_holds_its_server_until_the_other_is_don
         scenario(slow=0.0, action="replicate", tau=(3.0, "inf"), dispatch__assignment={"one": 1.0})
     )
     assert requirement == near(((10 + 13) / 2, (10 * math.exp(-0.3) + 10) / 2))
+
+
+def test_the_best_bound_says_that_it_leaves_message_delay_out():
+    (_, best) = pool_notes(scenario(cluster__message_delay=0.1))
+    assert "if messages took no time" in best
+    (_, plain) = pool_notes(scenario())
+    assert "messages" not in plain
+
+
+def test_shares_that_add_up_with_rounding_drop_no_job():
+    prediction = predict(scenario(queue="per-server", action=None, dispatch__assignment={"one": 0.9, "two": 0.1}))
+    assert isinstance(prediction, Prediction)
+    assert not any("full buffer" in note for note in prediction.notes)
