@@ -15,7 +15,7 @@ import pytest
 from testbed.cluster.controller import Controller
 from testbed.experiment import run
 from testbed.measure.accounting import check
-from testbed.measure.records import Measurements
+from testbed.measure.records import COUNTED, Measurements
 from testbed.measure.summary import measured_window, summarise
 from testbed.nominal import nominal
 from testbed.replay import replay
@@ -78,7 +78,7 @@ def test_tasks_move_and_every_job_is_done_once(
     edges = measured.occupancy_edges
     assert edges.tolist() == pytest.approx(slice_edges(scenario))
     np.testing.assert_allclose(measured.occupancy.sum(axis=1), scenario.servers * np.diff(edges), rtol=1e-9)
-    assert measured.counted.shape == (len(edges), 6)
+    assert measured.counted.shape == (len(edges), len(COUNTED))
     assert np.all(np.diff(measured.counted, axis=0) >= 0)
 
     twin = simulate(scenario)
