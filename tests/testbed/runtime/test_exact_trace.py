@@ -17,7 +17,7 @@ from testbed.scenario import Scenario, decode
 
 TRACE = tomllib.loads((Path(__file__).parents[2] / "servers" / "exact_trace.toml").read_text())
 POOLS = ("one", "two")
-AHEAD = 1.0  # a job without work comes this long before the trace's first: processes begin with time 0
+AHEAD = 20.0  # a job without work comes this long before the trace's first: processes are busy at their start
 
 
 def name_of(job: dict[str, Any]) -> str:
