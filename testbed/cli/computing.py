@@ -40,7 +40,8 @@ def theory(scenario: ScenarioArgument) -> None:
             cells += ["-", "-", "-", "none"]
             notes.append(f"{name}: no prediction: {prediction.reason}")
         if stability.at_most:
-            notes.append(f"    the stability bound is {stability.reason}")
+            what = "the true stability bound may be lower" if math.isfinite(stability.bound) else "no stability bound"
+            notes.append(f"    {what}: {stability.reason.removeprefix('at most: ')}")
         notes += [f"    {note}" for note in pool_notes(variant)]
         table.add_row(*cells)
     console = Console()

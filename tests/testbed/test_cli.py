@@ -297,7 +297,13 @@ def test_theory_marks_a_bound_that_may_be_lower_and_says_why(command: Command, s
     scenario.write_text(SCENARIO.replace('policy = "random"', 'policy = "hedge"\ndelay = 1.0'))
     shown = command("theory", scenario).stdout
     assert re.search(r"hedge +0\.6 +≤ 1 ", shown)
-    assert "the stability bound is at most: identical servers, all busy" in shown
+    assert "the true stability bound may be lower: identical servers, all busy" in shown
+    hedged = 'policy = "hedge"\ndelay = 1.0'
+    uneven = 'load = 0.6\nsize = { kind = "hyperexponential", scv = 4.0 }\ndependence = "independent"'
+    scenario.write_text(SCENARIO.replace('policy = "random"', hedged).replace("load = 0.6", uneven))
+    shown = command("theory", scenario).stdout
+    assert re.search(r"hedge +0\.6 +- ", shown)
+    assert "no stability bound: none is known" in shown
 
 
 def test_theory_of_an_unstable_scenario_has_no_mean(command: Command, scenario: Path) -> None:
