@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
@@ -19,7 +20,7 @@ from testbed.theory.rerouting_replication.model import (
     require_probabilities,
     require_two_pools,
 )
-from testbed.theory.rerouting_replication.one_job import joint_phase, reroute_visits
+from testbed.theory.rerouting_replication.one_job import Visit, joint_phase, reroute_visits
 
 Floats = npt.NDArray[np.float64]
 
@@ -92,6 +93,8 @@ def usages(model: Model, policy: Policy, thresholds: npt.ArrayLike | None) -> li
     """
     tau = start_thresholds(model, policy, thresholds)
     threshold = threshold_policy(model, policy)
+    if isinstance(threshold, Reroute) and threshold.targets == "random" and threshold.hops > 1 and tau.ndim == 1:
+        return [_sum_over_visited(model, threshold, s, tau) for s in range(len(model.pools))]
     return [
         _sum_of_paths(
             model,
@@ -135,6 +138,38 @@ def _sum_of_paths(
     return total
 
 
+def _sum_over_visited(model: Model, policy: Reroute, start: int, tau: Floats) -> Usage:
+    """Return the usage of a job from ``start`` that goes to random pools where it has not been; tau by pool.
+
+    What a visit takes depends on the set of the pools that were visited before, and not on their order: the number of
+    sets grows like 2^pools, that of orders like the factorial.
+    """
+    pools = len(model.pools)
+    if pools == 2:
+        return _sum_of_paths(model, policy, start, lambda path: tau[list(path[:-1])][None], squares=True)
+    _require_unvisited(policy.hops, pools)
+    others = [q for q in range(pools) if q != start]
+    total = Usage.zero(1, len(model.types), pools)
+    for hop in range(policy.hops + 1):
+        for path in [(start,)] if hop == 0 else _last_steps(start, others, hop):
+            weight = 1.0 if hop == 0 else 1 / (math.comb(len(others), hop - 1) * (len(others) - hop + 1))
+            times = tau[list(path)][None]
+            if hop == policy.hops:
+                times[0, -1] = np.inf
+            for j in range(len(model.types)):
+                visit = reroute_visits(model, j, path, times)[-1]
+                _add_visit(total, j, visit, weight, first=hop == 0)
+    return total
+
+
+def _last_steps(start: int, others: list[int], hop: int) -> Iterator[tuple[int, ...]]:
+    """Yield the start, each set of pools visited before the ``hop``-th rerouting, and each pool that it may go to."""
+    for before in itertools.combinations(others, hop - 1):
+        for q in others:
+            if q not in before:
+                yield (start, *before, q)
+
+
 def paths(model: Model, policy: Reroute | Replicate, start: int) -> Iterator[tuple[float, tuple[int, ...]]]:
     """Yield (probability, pools visited) for a job that starts in pool ``start`` and passes all its thresholds."""
     pools = len(model.pools)
@@ -151,11 +186,15 @@ def paths(model: Model, policy: Reroute | Replicate, start: int) -> Iterator[tup
     elif policy.targets == "cyclic" or pools == 2:
         yield 1.0, tuple((start + v) % pools for v in range(hops + 1))
     else:
-        if hops >= pools:
-            raise ValueError(f"random targets are pools not yet visited: hops is {hops}, but at most {pools - 1}")
+        _require_unvisited(hops, pools)
         orders = list(itertools.permutations([q for q in range(pools) if q != start], hops))
         for order in orders:
             yield 1 / len(orders), (start, *order)
+
+
+def _require_unvisited(hops: int, pools: int) -> None:
+    if hops >= pools:
+        raise ValueError(f"random targets are pools not yet visited: hops is {hops}, but at most {pools - 1}")
 
 
 def _add_reroute(
@@ -171,13 +210,17 @@ def _add_reroute(
 ) -> None:
     times = np.concatenate([tau, np.full((len(tau), 1), np.inf)], axis=1)
     for v, visit in enumerate(reroute_visits(model, j, path, times, carry_over=policy.carry_over, squares=squares)):
-        total.time[:, j, visit.pool] += weight * visit.mean
-        total.square[:, j, visit.pool] += weight * visit.second
-        total.visits[:, j, visit.pool] += weight * visit.probability
-        total.waits[:, j, visit.pool] += weight * visit.probability
-        total.elapsed[:, j] += weight * visit.mean
-        if v == 0:
-            total.alone[:, j] += weight * visit.mean
+        _add_visit(total, j, visit, weight, first=v == 0)
+
+
+def _add_visit(total: Usage, j: int, visit: Visit, weight: float, *, first: bool) -> None:
+    total.time[:, j, visit.pool] += weight * visit.mean
+    total.square[:, j, visit.pool] += weight * visit.second
+    total.visits[:, j, visit.pool] += weight * visit.probability
+    total.waits[:, j, visit.pool] += weight * visit.probability
+    total.elapsed[:, j] += weight * visit.mean
+    if first:
+        total.alone[:, j] += weight * visit.mean
 
 
 def _add_replicate(

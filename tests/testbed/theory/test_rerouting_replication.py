@@ -307,3 +307,25 @@ def test_unknown_targets_are_refused_by_every_policy(policy):
 def test_an_unknown_action_with_known_sizes_is_refused():
     with pytest.raises(ValueError, match="action is 'move'; give 'reroute' or 'replicate'"):
         KnownSizes("move")
+
+
+@pytest.mark.parametrize("dependence", ["identical", "independent", 0.3])
+@pytest.mark.parametrize("hops", [2, 3, 4])
+def test_random_pools_not_yet_visited_are_all_orders_alike(dependence, hops):
+    """Thresholds by visit are summed over the orders of pools; equal ones by pool need only the sets of them."""
+    speeds = tuple(tuple(float(x) for x in row) for row in np.random.default_rng(3).uniform(0.2, 1.5, (5, 2)))
+    model = Model((1, 2, 1, 3, 1), (0.4, 0.6), speeds, Exponential(1.0), dependence)
+    policy = Reroute(hops, "random")
+    by_pool, by_visit = np.full(5, 0.7), np.full((5, hops), 0.7)
+    sets = service_requirement(model, policy, np.full(5, 0.2), by_pool, handover=0.1)
+    orders = service_requirement(model, policy, np.full(5, 0.2), by_visit, handover=0.1)
+    assert sets == pytest.approx(orders, rel=1e-12)
+
+
+def test_eight_pools_in_random_order_are_computed_without_all_their_orders():
+    """Alike pools and independent sizes: visit v needs E[min(X, t)], and v - 1 sizes were above t."""
+    model = Model((1,) * 8, (1.0,), ((1.0,),) * 8, Exponential(1.0), "independent")
+    beyond = math.exp(-0.5)
+    needed = sum(beyond**v * (1 - beyond) for v in range(7)) + beyond**7
+    requirement = service_requirement(model, Reroute(7, "random"), np.full(8, 1 / 8), np.full(8, 0.5))
+    assert requirement == pytest.approx(np.full(8, needed / 8), rel=1e-12)
