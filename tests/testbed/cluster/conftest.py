@@ -26,7 +26,7 @@ def scenario(**settings: Any) -> Scenario:
         {
             "name": "small",
             "seed": 5,
-            "run": {"time_unit": "10ms", "warmup": 10, "duration": 40},
+            "run": {"time_unit": "10ms", "warmup": 10, "duration": 40, "drain": 1000},
             "cluster": {"dispatchers": 1, "nodes": 2, "pools": [{"name": "main", "servers": 20}]},
             "workload": {"load": 0.6},
             "dispatch": {"policy": "random"},
