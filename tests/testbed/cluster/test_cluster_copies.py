@@ -81,7 +81,7 @@ def test_when_a_node_is_killed_while_another_is_paused_every_job_is_done_once(
     assert measured.counters["tasks done twice"] == 0
     check_copies(measured)
     fate = measured.copies["fate"]
-    assert np.count_nonzero(fate == DIED) > 0
+    # The node may have been idle when it was killed: one time in six its three servers are.
     assert set(measured.copies["server"][fate == DIED].tolist()) <= {6, 7, 8}
     if policy == "tied":  # a peer that started elsewhere has cancelled a copy that was queued, or on its way
         assert np.isin(measured.copies["met"][fate == LOST], (MET_QUEUED, MET_NOT_ARRIVED)).any()
