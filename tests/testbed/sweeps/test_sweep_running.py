@@ -217,8 +217,8 @@ def test_a_failure_on_the_cluster_ends_the_sweep_and_its_run_is_made_again(
 ) -> None:
     died = RunKey(1, "random", 0)
 
-    async def on_cluster(runs: Any, name: str, replication: int, scenario: Scenario) -> Measurements:
-        measurements = simulate(scenario, replication)
+    async def on_cluster(runs: Any, run: Any) -> Measurements:
+        measurements = simulate(run.scenario, run.replication)
         if broken and len(progress.order) == 2:
             measurements.failure = "node-1 died"
         return measurements
