@@ -72,6 +72,7 @@ class PoolAgent(Agent):
         self._position = {pool.index: i for i, pool in enumerate(pools)}
         self._copies: dict[int, Copy] = {}  # on servers, by number
         self._pairs: deque[Copy] = deque()  # that wait for two servers
+        self._freed = -1  # the server whose word that its service is over is being dealt with, if any
         self._numbered = 0
         self._entered = 0
         self._thresholds = Thresholds(rules, self._pools, env.stream("pool agent/targets"))
@@ -111,12 +112,17 @@ class PoolAgent(Agent):
         copy.since = self.env.now
         self._pools[copy.pool].line.appendleft(copy)
 
-    def _dispatch(self) -> None:
-        """Start what can be started: first pairs that wait, then the oldest head of a queue whose pool has a server."""
+    def _dispatch(self, freed: int = -1) -> None:
+        """Start what can be started: first pairs that wait, then the oldest head of a queue whose pool has a server.
+
+        ``freed`` is the server that has just said that its service is over.
+        """
+        self._freed = freed
         while True:
             self._start_pairs()
             ready = [pool for pool in self._pools if pool.line and pool.idle]
             if not ready:
+                self._freed = -1
                 return
             pool = min(ready, key=lambda pool: pool.line[0].job.order)
             copy = pool.line.popleft()
@@ -143,6 +149,7 @@ class PoolAgent(Agent):
                 threshold,
                 self._rules.action == "replicate",
                 copy.job.number,
+                server == self._freed,
             )
         )
 
@@ -163,7 +170,7 @@ class PoolAgent(Agent):
         if not stays:
             self._pools[copy.pool].take_server(copy.server)
         self._cross(copy)
-        self._dispatch()
+        self._dispatch(freed=-1 if stays else reached.sender)
 
     def _cross(self, copy: Copy) -> None:
         """Do what the rules say of a copy that has reached its threshold: in service, or about to start."""
@@ -286,9 +293,10 @@ class PoolAgent(Agent):
         job.done = True
         copy.met = NOT_CANCELLED  # a replica whose original has died was, but is the first to finish all the same
         copy.cancelled = nan
-        queue = self._pools[copy.pool]
+        queue, freed = self._pools[copy.pool], -1
         if queue.serving.get(copy.server) is copy:
             queue.take_server(copy.server)
+            freed = served.sender
         self._end(copy, Event.FINISH, WON)
         wait = job.waited + sum(other.wait for other in job.copies)
         for other in list(job.copies):
@@ -305,7 +313,7 @@ class PoolAgent(Agent):
                 served.lateness,
             )
         )
-        self._dispatch()
+        self._dispatch(freed)
 
     def _cancel(self, copy: Copy) -> None:
         """Take back a copy, wherever it is."""

@@ -15,18 +15,25 @@ class PoolServer(Agent):
     """Serves one copy of a job at a time, from where it was left, until it is done, at its threshold, or stopped.
 
     ``speeds[k]`` is the speed for type-k jobs; 0 where they can't be served here. ``queue_length`` is 1 while it
-    serves, else 0. Deadlines chain: threshold and completion are both counted from the start of the service.
+    serves, else 0. Deadlines chain: threshold and completion are both counted from the start of the service; and where
+    messages take no time in the model (``chains``), a service whose job waited for this server begins at the instant
+    in which the one before it was to end, so that neither a late timer nor the way of the words to the pool agent and
+    back adds to the load.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {Serve: "on_serve", Stop: "on_stop"}
 
-    def __init__(self, env: Environment, address: int, *, speeds: Sequence[float], meter: QueueLengthMeter) -> None:
+    def __init__(
+        self, env: Environment, address: int, *, speeds: Sequence[float], meter: QueueLengthMeter, chains: bool = True
+    ) -> None:
         super().__init__(env, address)
         self.queue_length = 0
         self._speeds = speeds
         self._meter = meter
+        self._chains = chains
         self._serving: Serve
         self._started = 0.0
+        self._ended = 0.0  # when the last service was to end, or was stopped
         self._whole = 0.0  # processing time of the copy in service, what it has received included
         self._crossed = False
         self._timer: Timer | None = None
@@ -34,7 +41,8 @@ class PoolServer(Agent):
     def on_serve(self, serve: Serve) -> None:
         """Begin a service, or go on with it."""
         self._serving = serve
-        now = self._started = self.env.now
+        now = self.env.now
+        self._started = self._ended if serve.waited and self._chains else now
         speed = self._speeds[serve.kind]
         # A quotient, to the last bit: a threshold may be the very time that a size takes, and is then not crossed.
         self._whole = whole = serve.size / speed if speed else inf if serve.size else 0.0
@@ -45,11 +53,15 @@ class PoolServer(Agent):
         if whole <= serve.threshold:  # completion wins ties
             self._finish_after(whole)
         else:
-            self._timer = self.env.call_at(now + (serve.threshold - serve.received), self._on_threshold)
+            self._timer = self.env.call_at(self._due(serve.threshold), self._on_threshold)
+
+    def _due(self, received: float) -> float:
+        """Return when the copy in service has received so much."""
+        return self._started + (received - self._serving.received)
 
     def _finish_after(self, received: float) -> None:
         if received < inf:
-            self._timer = self.env.call_at(self._started + (received - self._serving.received), self._on_finish)
+            self._timer = self.env.call_at(self._due(received), self._on_finish)
 
     def _on_threshold(self) -> None:
         serve = self._serving
@@ -59,11 +71,11 @@ class PoolServer(Agent):
             self._crossed = True
             self._finish_after(self._whole)
         else:
-            self._end()
+            self._end(self._due(serve.threshold))
         self.env.send(Reached(serve.sender, self.address, serve.copy, serve.threshold))
 
     def _on_finish(self) -> None:
-        self._end()
+        self._end(self._due(self._whole))
         self.env.send(Served(self._serving.sender, self.address, self._serving.copy, self._whole, self.env.lateness))
 
     def on_stop(self, stop: Stop) -> None:
@@ -82,10 +94,11 @@ class PoolServer(Agent):
             self._stopped(received)
 
     def _stopped(self, received: float) -> None:
-        self._end()
+        self._end(self.env.now)
         self.env.send(Stopped(self._serving.sender, self.address, self._serving.copy, received))
 
-    def _end(self) -> None:
+    def _end(self, when: float) -> None:
+        self._ended = when
         if self._timer is not None:
             self._timer.cancel()
         self.queue_length = 0

@@ -245,6 +245,7 @@ class Serve(Message, tag=41):
 
     When ``threshold`` is received without an end the server reports Reached; it stops, unless ``goes_on``. ``copy``
     numbers the pool agent's copies. ``job`` is for those who follow it; the server answers for the copy alone.
+    ``waited``: the copy waited for this very server, which has just said that its last service is over.
     """
 
     copy: int
@@ -254,6 +255,7 @@ class Serve(Message, tag=41):
     threshold: float
     goes_on: bool
     job: int
+    waited: bool
 
 
 class Reached(Message, tag=42):

@@ -57,7 +57,7 @@ def build_servers(
         speeds = [kind.speed.get(pool.name, 1.0) for kind in scenario.workload.types]
         for _ in range(pool.servers):
             if address in wanted and pool.queue == "central":
-                built.append(PoolServer(env, address, speeds=speeds, meter=meter))
+                built.append(PoolServer(env, address, speeds=speeds, meter=meter, chains=not has_delay(scenario)))
             elif address in wanted:
                 server = kind_of_server(
                     env,
@@ -167,15 +167,18 @@ def build_workload(scenario: Scenario, replication: int) -> Workload:
     )
 
 
+def has_delay(scenario: Scenario) -> bool:
+    """Return whether messages take time in the model."""
+    delay = scenario.cluster.message_delay
+    return not isinstance(delay, (int, float)) or delay > 0
+
+
 def build_delay(scenario: Scenario, replication: int, process: str) -> Delay | None:
     """Return the extra message delay drawn by one process, or None where the scenario has none."""
-    delay = scenario.cluster.message_delay
-    if not isinstance(delay, (int, float)):
-        law = delay
-    elif delay > 0:
-        law = Deterministic(delay)
-    else:
+    if not has_delay(scenario):
         return None
+    delay = scenario.cluster.message_delay
+    law = Deterministic(delay) if isinstance(delay, (int, float)) else delay
     return Delay(law.sample, generator(scenario.seed, replication, f"message delay/{process}"))
 
 
