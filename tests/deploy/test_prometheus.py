@@ -187,13 +187,18 @@ def test_what_can_be_chosen_is_what_was_run(prometheus: Any, seen: Seen) -> None
         variables = {v["name"]: v for v in json.loads(path.read_text())["templating"]["list"]}
         asked = re.fullmatch(r"query_result\((.+)\)", variables["run"]["query"])
         assert asked is not None
-        # Grafana looks for the regular expression in what each result comes to as text, best first.
-        results = prometheus.ask("query", query=filled(asked[1], "moving", seen), time=seen.end)["result"]
-        texts = [", ".join(f'{name}="{value}"' for name, value in one["metric"].items()) for one in results]
-        found = [re.search(variables["run"]["regex"].strip("/"), text) for text in texts]
-        runs = [match[1] for match in found if match is not None]
-        assert sorted(runs) == sorted(run.label for run in seen.runs.values())
-        assert runs[0] == seen.runs["dying"].label  # which still goes on
+        query, choice = asked[1], variables["run"]["regex"].strip("/")
+
+        def runs(query: str = query, choice: str = choice) -> list[str]:
+            # Grafana looks for the regular expression in what each result comes to as text, best first.
+            until_now = seen._replace(end=time.time())
+            results = prometheus.ask("query", query=filled(query, "moving", until_now), time=until_now.end)["result"]
+            texts = [", ".join(f'{name}="{value}"' for name, value in one["metric"].items()) for one in results]
+            return [match[1] for match in (re.search(choice, text) for text in texts) if match is not None]
+
+        assert sorted(runs()) == sorted(run.label for run in seen.runs.values())
+        # The query looks at every fifth second: until the next, a run that has just ended looks like one that goes on.
+        prometheus.until(lambda runs=runs: runs()[0] == seen.runs["dying"].label, 15)
         asked = re.fullmatch(r"label_values\((.+), variant\)", variables["variant"]["query"])
         assert asked is not None
         query = filled(asked[1], "moving", seen)
