@@ -101,6 +101,12 @@ def emulation_health() -> Dashboard:
                     "short",
                     Query(chosen("testbed_rejected_frames_total"), "{{process}}"),
                 ),
+                lines(
+                    "Restarts",
+                    "How often a process of a standing cluster was started again after it had died.",
+                    "short",
+                    Query(chosen("testbed_process_restarts_total"), "{{process}}"),
+                ),
             ],
         },
     )

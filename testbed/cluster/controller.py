@@ -265,6 +265,7 @@ class Controller:
             pools=member.pools,
             folder=str(self._folder),
             theory=self._theory if member.dispatcher == 0 else None,
+            restarts=member.restarts,
         )
 
     def _note(self, member: Member, message: FromProcess) -> None:

@@ -50,6 +50,11 @@ class ProcessMetrics(Collector):
             keep_every=5,
         )
         yield from self._messages()
+        yield counter(
+            "testbed_process_restarts",
+            "How often this process was started again after it had died.",
+            process.setup.restarts,
+        )
         yield gauge(
             "testbed_scrape_duration_seconds", "How long the latest scrape took here.", process.metrics_server.seconds
         )

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from itertools import islice
 from typing import Any
 
@@ -190,6 +191,10 @@ def test_processes_that_are_killed_are_started_again_and_used_again(place: Any) 
         "node-0": 0,
         "node-1": 1,
     }
+    for process in state.processes:
+        assert process.metrics is not None
+        with urllib.request.urlopen(f"http://{process.metrics}/metrics", timeout=10) as answer:
+            assert f"testbed_process_restarts_total {process.restarts}.0" in answer.read().decode().splitlines()
     command("down")
     found = summary(place)
     accounting = found["accounting"]
