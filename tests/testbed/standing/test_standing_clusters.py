@@ -208,6 +208,53 @@ def test_processes_that_are_killed_are_started_again_and_used_again(place: Any) 
     assert set(table["dispatcher"].to_numpy()[last].tolist()) == {0, 1}
 
 
+STEALING = {"[dispatch]": '[balance]\npolicy = "stealing"\nprobe_rate = 2.0\n[dispatch]'}
+POOLS = {
+    "servers = 10": 'name = "one"\nservers = 5\nqueue = "central"\n'
+    '[[cluster.pools]]\nname = "two"\nservers = 5\nqueue = "central"',
+    'policy = "random"\n[[variants]]': 'policy = "static"\n[threshold]\naction = "ACTION"\ntau = 1.5\n[[variants]]',
+    '"dispatch.policy" = "power-of-d"': '"threshold.tau" = 0',
+}
+MECHANISMS = {
+    "stealing": STEALING,
+    "sharing": {**STEALING, "stealing": "sharing"},
+    "hedge": {'policy = "random"': 'policy = "hedge"\ndelay = 1.5'},
+    "tied": {'policy = "random"': 'policy = "tied"'},
+    "reroute": {**POOLS, "ACTION": "reroute"},
+    "replicate": {**POOLS, "ACTION": "replicate"},
+}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_node_that_was_killed_is_used_again_whatever_moves_and_copies_tasks(place: Any, mechanism: str) -> None:
+    scenario = place.folder / "small.toml"
+    text = scenario.read_text()
+    for old, new in MECHANISMS[mechanism].items():
+        assert old in text
+        text = text.replace(old, new)
+    scenario.write_text(text)
+    up = place.up()
+    assert up.returncode == 0, up.stderr
+    (state,) = clusters()
+    (node,) = (process.pid for process in state.processes if process.name == "node-1")
+    with connect() as client:
+        next(snapshot for snapshot in client.snapshots() if snapshot.outcomes["completed"] > 100)
+        os.kill(node, signal.SIGKILL)
+        again = next(
+            snapshot.time
+            for snapshot in client.snapshots()
+            if any(process.restarts == 1 for process in snapshot.processes) and any(snapshot.queue_lengths[5:])
+        )
+        next(snapshot for snapshot in client.snapshots() if snapshot.time > again + 100)
+    command("down")
+    accounting = summary(place)["accounting"]
+    assert accounting["arrived"] == accounting["completed"] + accounting["lost"]
+    (file,) = place.runs.glob("*/jobs.parquet")
+    table = pq.read_table(file)
+    last = np.argsort(table["arrival"].to_numpy())[-200:]
+    assert set(table["server"].to_numpy()[last].tolist()) & set(range(5, 10))
+
+
 def test_what_cannot_be_changed_is_refused(place: Any) -> None:
     assert place.up().returncode == 0
     for setting, why in (
