@@ -142,8 +142,14 @@ class Static(Policy):
 
     @classmethod
     def check_pools(cls, parameters: StaticParameters, pools: Mapping[str, int], types: Sequence[str]) -> None:
-        """Check that the assignment is one of the jobs' signals to the pools."""
+        """Check that the assignment is one of the jobs' signals to the pools, and makes use of the signals."""
         parameters.shares(pools, types)
+        tables = (parameters.assignment or {}).values()
+        if parameters.knows not in ("nothing", "sizes") and not any(isinstance(table, Mapping) for table in tables):
+            raise ValueError(
+                "knows: nothing follows from it without an assignment for each signal, like "
+                "assignment = { a = { one = 1.0 }, b = { two = 1.0 } }; give one, or leave knows out"
+            )
 
     def place(self, job: int) -> None:
         """Choose a pool, and in a pool without a queue a server."""

@@ -36,6 +36,11 @@ from testbed.tracing.recorder import TraceRecorder
 #: do. Where turns are further apart nothing is held back.
 BREATH = 1 / 400
 
+#: A process that has slept for some milliseconds takes longest to wake up: the processor has slept as well. So the alarm
+#: goes off early by this share of the time to sleep, but by this many seconds at most, and the rest is waited out awake.
+EARLY_SHARE = 0.02
+EARLY_SECONDS = 0.0004
+
 
 class RealTimeRuntime:
     """An environment for agents (testbed.agent.Environment) on the wall clock.
@@ -167,6 +172,10 @@ class RealTimeRuntime:
         """Take a turn whenever the alarm goes off."""
         while True:
             await self._alarm.wait()
+            moment = self._armed
+            if moment < inf:
+                while time.monotonic() < moment:
+                    pass
             self._armed = inf
             self.turn()
 
@@ -247,7 +256,7 @@ class RealTimeRuntime:
         if moment != self._armed:
             self._armed = moment
             if moment < inf:
-                self._alarm.arm(moment)
+                self._alarm.arm(moment - min(EARLY_SHARE * (moment - present), EARLY_SECONDS))
 
     async def receive(self, connection: Connection) -> None:
         """Take a turn with each batch of messages that comes over ``connection``, until it ends.

@@ -107,7 +107,7 @@ def test_thresholds_are_by_pool_or_by_start_and_visit(tau: Any, hops: int, by_po
         {"threshold.tau": {"a": [1.5, "inf"], "b": [0, 3]}, "threshold.hops": 2},
         {"threshold.tau": "rational", "dispatch.knows": "sizes", "dispatch.assignment": None},
         {"threshold": {"action": "replicate", "tau": 0, "carry_over": True}, "workload.dependence": 0.25},
-        {"dispatch.knows": {"noisy": 0.8}},
+        {"dispatch.knows": {"noisy": 0.8}, "dispatch.assignment": {"one": {"a": 1}, "two": {"b": 1}}},
         {
             "dispatch.knows": {"revealed": 0.3},
             "dispatch.assignment": {"one": {"a": 1}, "two": {"b": 1}, "unknown": {"a": 0.5, "b": 0.5}},
@@ -207,6 +207,11 @@ def test_a_scenario_is_built_in_python_as_in_a_file() -> None:
         (
             {"dispatch.assignment": {"one": {"a": 1}, "two": {"b": 0.9}}, "dispatch.knows": "types"},
             "dispatch: assignment.two: the shares of the pools must add up to 1, not 0.9",
+        ),
+        ({"dispatch.knows": "types"}, "dispatch: knows: nothing follows from it without an assignment for each signal"),
+        (
+            {"dispatch.knows": {"noisy": 0.8}, "dispatch.assignment": {"a": 1}},
+            "dispatch: knows: nothing follows from it without an assignment for each signal",
         ),
         ({"dispatch.knows": "all"}, 'dispatch.knows = "all": must be "nothing" or "sizes" or "types" or a table'),
         ({"dispatch.knows": {"noisy": 2}}, "dispatch.knows.noisy = 2: must be a number of at least 0 and at most 1"),
