@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from testbed.cli.app import app, fail
 
+if TYPE_CHECKING:
+    from testbed.reports.page import Page
+
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="RUN-OR-SWEEP", help="the folder of a run or of a sweep")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="of a run, a sweep or a validation")],
     output: Annotated[Path | None, typer.Option(help="the file to write [default: report.html in the folder]")] = None,
 ) -> None:
-    """Write all of a run or a sweep into one HTML file: question, verdicts, results, error budget, plots, provenance.
+    """Write all of a run, a sweep or a validation into one HTML file: question, verdicts, results, plots, provenance.
 
     The file needs no network and nothing else. Exit status: 0 when it is written, 2 for bad input.
     """
-    from testbed.reports.run import run_page
-    from testbed.reports.sweep import sweep_page
     from testbed.run_folder import OutputError, replace_file
     from testbed.scenario import ScenarioError
 
@@ -29,8 +30,7 @@ def report(
     if path.is_dir():
         fail(f"{path}: is a folder; name the file to write with --output")
     try:
-        page = sweep_page(folder) if (folder / "sweep.json").exists() else run_page(folder)
-        html = page.html()
+        html = _page(folder).html()
     except (OutputError, ScenarioError) as error:
         fail(error)
     try:
@@ -38,6 +38,21 @@ def report(
     except OSError as error:
         fail(f"{path}: {error.strerror}; choose a file that you may write with --output")
     print(f"report: {path}")
+
+
+def _page(folder: Path) -> Page:
+    from testbed.reports.run import run_page
+    from testbed.reports.sweep import sweep_page
+    from testbed.reports.validation import validation_page
+    from testbed.run_folder import OutputError
+
+    for file, page in (("sweep.json", sweep_page), ("validation.json", validation_page), ("summary.json", run_page)):
+        if (folder / file).exists():
+            return page(folder)
+    takes = "`testbed report` takes the folder of a finished run, of a sweep or of a validation"
+    if (folder / "about.md").exists() and (folder / "numbers.csv").exists():
+        raise OutputError(f"{folder}: the folder of a study is a report itself: see about.md in it; {takes}")
+    raise OutputError(f"{folder}: not a folder of a finished run, nor of a sweep or a validation; give one from runs/")
 
 
 @app.command()

@@ -41,13 +41,13 @@ def validate(
 
     console = Console()
     try:
-        cases = chosen(case or [], quick)
+        cases = chosen(case or [], quick)  # bad names are told before a bar is shown
         where = places(on)
         if listed:
             console.print(cases_table(cases))
             return
         with RunsBar(Console(stderr=True)) as bar:
-            result = hold(cases, quick=quick, on=where, output=output, processes=processes, progress=bar.show)
+            result = hold(case or [], quick=quick, on=where, output=output, processes=processes, progress=bar.show)
     except (OutputError, ScenarioError, ValueError) as error:
         fail(error)
     except (ClusterError, TwinError) as error:
@@ -55,7 +55,8 @@ def validate(
     console.print(validation_table(result))
     for remark in validation_remarks(result):
         console.print(remark, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nvalidation folder: {result.folder}", highlight=False, markup=False, soft_wrap=True)
+    lines = f"\nvalidation folder: {result.folder}\nreport: {result.folder}/report.html"
+    console.print(lines, highlight=False, markup=False, soft_wrap=True)
     if result.unfinished:
         print(f"interrupted: not finished: {', '.join(result.unfinished)}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)

@@ -1,5 +1,5 @@
-"""Reports of runs and sweeps as one HTML file, and comparisons of runs.
+"""Reports of runs, sweeps and validations as one HTML file, and comparisons of runs.
 
-``page`` is what a page consists of and how it becomes HTML, ``drawing`` the plots, ``run`` and ``sweep`` what is said
-of each, ``provenance`` how to make it again. ``comparison`` compares runs and variants.
+``page`` is what a page consists of and how it becomes HTML, ``drawing`` the plots, ``run``, ``sweep`` and
+``validation`` what is said of each, ``provenance`` how to make it again. ``comparison`` compares runs and variants.
 """

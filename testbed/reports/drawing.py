@@ -31,7 +31,8 @@ _ON_PAGE: Final = {
     **{colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])},
     "#000000": "currentColor",
     "#ffffff": "var(--page)",
-    "#4d4d4d": "var(--faint)",  # captions
+    "#4c4c4c": "var(--faint)",  # captions
+    "#595959": "var(--faint)",  # lines at nought
 }
 
 

@@ -81,12 +81,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A report: title, the question, whether its numbers can be trusted, by name, and its sections."""
+    """A report: title, the question, what is to be thought of it, and its sections.
+
+    ``verdicts``: by name "valid" or "suspect", "passed" or "failed", or another word, which is neither good nor bad.
+    """
 
     title: str
     kind: str
     question: str
-    verdicts: Sequence[tuple[str, bool]]
+    verdicts: Sequence[tuple[str, str]]
     sections: Sequence[Section] = field(default_factory=list)
 
     def html(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed.reports.page import Block, Facts, Folded, Listing, Section, Text
+from testbed.reports.page import Facts, Folded, Listing, Section, Text
 from testbed.run_folder import OutputError
 from testbed.scenario import Scenario
 
@@ -64,10 +64,8 @@ def settings(scenario: Scenario, swept: Sequence[tuple[str, str]] = ()) -> Secti
     return Section("Settings", [Facts(pairs)])
 
 
-def again(folder: Path, command: str, environment: dict[str, Any], more: Sequence[Block] = ()) -> Section:
+def again(folder: Path, command: str, environment: dict[str, Any]) -> Section:
     """Return the section on how to make the numbers again."""
-    packages = environment["packages"]
-    versions = ", ".join(f"{name} {version}" for name, version in packages.items())
     scenario = (folder / "scenario.toml").read_text(encoding="utf-8")
     return Section(
         "How to reproduce it",
@@ -75,16 +73,21 @@ def again(folder: Path, command: str, environment: dict[str, Any], more: Sequenc
             Text("Save the scenario below as scenario.toml, and give the command:"),
             Listing(command),
             Folded("scenario.toml, with all defaults", [Listing(scenario)]),
-            *more,
-            Facts(
-                [
-                    ("made", f"{environment['started']}, in {environment['seconds']:.0f} s"),
-                    ("machine", f"{environment['cores']} cores; {environment['platform']}"),
-                    ("Python", " ".join(environment["python"].split())),
-                    ("versions", versions),
-                ]
-            ),
+            made_with(environment),
         ],
+    )
+
+
+def made_with(environment: dict[str, Any]) -> Facts:
+    """Return when and with what the numbers were made."""
+    packages = environment["packages"]
+    return Facts(
+        [
+            ("made", f"{environment['started']}, in {environment['seconds']:.0f} s"),
+            ("machine", f"{environment['cores']} cores; {environment['platform']}"),
+            ("Python", " ".join(environment["python"].split())),
+            ("versions", ", ".join(f"{name} {version}" for name, version in packages.items())),
+        ]
     )
 
 

@@ -58,8 +58,8 @@ def _question(scenario: Scenario, measured: Sequence[Measured], on_cluster: bool
     )
 
 
-def _badges(measured: Sequence[Measured]) -> list[tuple[str, bool]]:
-    return [(one.name, one.valid) for one in measured]
+def _badges(measured: Sequence[Measured]) -> list[tuple[str, str]]:
+    return [(one.name, "valid" if one.valid else "suspect") for one in measured]
 
 
 def results(measured: Sequence[Measured]) -> Table:

@@ -63,7 +63,7 @@ def sweep_page(folder: Path) -> Page:
         f"How does the response time with {', '.join(names)} depend on {' and '.join(keys)}? Asked of "
         f"{', '.join(_ASKED[place] for place in goal.on)} at {len(plan.points)} points."
     )
-    badges = [(name, _valid(result, name)) for name in names] if goal.measured else []
+    badges = [(name, "valid" if _valid(result, name) else "suspect") for name in names] if goal.measured else []
     return Page(plan.scenario.name, "report of a sweep", question, badges, sections)
 
 

@@ -57,6 +57,12 @@ class Case:
         return [at_size(self.scenario, n) for n in self.servers] or [self.scenario]
 
     @property
+    def whole(self) -> Scenario:
+        """The scenario with all that it is held to: saved as a file, it is this case, but for what the cluster runs."""
+        expect = msgspec.structs.replace(self.expect, finite_n=list(self.servers) or False)
+        return msgspec.structs.replace(self.scenario, expect=expect)
+
+    @property
     def jobs(self) -> int:
         """Jobs, and where jobs have several tasks the tasks, that the twin simulates."""
         return sum((expected_jobs(s) + expected_tasks(s)) * s.run.replications for s in self.twins)

@@ -1,6 +1,7 @@
 """The folder in which a validation leaves what it found.
 
 validation.json    all of it (testbed.validate.result.Validation), for `testbed report`
+report.html        the page that `testbed report` makes of it
 tests.csv          a row per test: case, check, difference, interval, what is allowed, passed, reason; also .parquet
 sizes.csv          a row per case and number of servers: theory, twin, interval, the fit's error; also .parquet
 <case>.svg/.png    for each limit the error over the number of servers, with the fit
@@ -32,6 +33,7 @@ class ValidationFolder:
         import pyarrow.csv
         import pyarrow.parquet
 
+        from testbed.reports.validation import validation_page
         from testbed.reproduce import plots
         from testbed.validate.plots import figures
 
@@ -44,6 +46,7 @@ class ValidationFolder:
                 pyarrow.csv.write_csv(table, self.path / f"{name}.csv")
             plots.save(figures(result), self.path)
             write_environment(self.path, self._started, time.time() - self._started)
+            replace_file(self.path / "report.html", validation_page(self.path).html().encode())
         except OSError as error:
             raise OutputError(f"{self.path}: {error.strerror or error}; make room") from None
 

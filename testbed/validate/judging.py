@@ -11,6 +11,7 @@ from scipy import stats
 from testbed.measure.checks import percent
 from testbed.measure.control_variate import Estimate
 from testbed.measure.statistics import replication_interval
+from testbed.scenario import resolved
 from testbed.validate.finite_size import FiniteSizeFit, fit
 from testbed.validate.result import (
     CLUSTER_LEVEL,
@@ -80,6 +81,9 @@ def judge(
         policy=case.scenario.dispatch.policy,
         theory=f"{own.mean:.6g}, given" if prediction is None else prediction.name,
         kind="given" if prediction is None else prediction.kind,
+        seed=case.scenario.seed,
+        scenario=resolved(case.whole) if case.twins else None,
+        cluster_scenario=None if case.cluster is None else resolved(case.cluster),
         sizes=sizes,
         fit=found,
         cluster=on_cluster,

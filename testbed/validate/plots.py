@@ -1,10 +1,10 @@
-"""The errors of limits over the number of servers, with the fits."""
+"""Plots of a validation: all differences beside what is allowed, and the errors of limits over N with the fits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from testbed.validate.result import LIMIT, CaseResult, Validation
+from testbed.validate.result import EMULATION, LIMIT, THEORY, CaseResult, Validation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -12,14 +12,61 @@ if TYPE_CHECKING:
 
 def figures(result: Validation) -> dict[str, Figure]:
     """Return a plot for each case with a limit, by file name without its ending."""
-    return {_file_name(case.name): _over_servers(case) for case in result.cases if case.finding(LIMIT) is not None}
+    return {_file_name(case.name): over_servers(case) for case in result.cases if case.finding(LIMIT) is not None}
 
 
 def _file_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
 
 
-def _over_servers(case: CaseResult) -> Figure:
+def differences(result: Validation) -> Figure:
+    """Draw the main differences of each case with their intervals, over where the true ones may be."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    from testbed.reproduce.plots import COLOURS, PANEL, STYLE
+
+    groups = (
+        ("twin less theory", (THEORY, LIMIT), "o", COLOURS[0]),
+        ("cluster less twin", (EMULATION,), "s", COLOURS[1]),
+    )
+    band: dict[str, Any] = {"color": "#999999", "linewidth": 5, "alpha": 0.5}
+    fails: dict[str, Any] = {"marker": "X", "markersize": 7}
+    with rc_context(STYLE):
+        figure = Figure(figsize=(PANEL[0], 1.2 + 0.26 * len(result.cases)), layout="constrained")
+        axes = figure.subplots()
+        for shift, (_, checks, mark, colour) in zip((-0.17, 0.17), groups, strict=True):
+            for row, case in enumerate(result.cases):
+                for found in case.findings:
+                    if found.check not in checks or found.difference is None or found.high is None:
+                        continue
+                    low, high = found.allowed or (0.0, 0.0)
+                    place = row + shift
+                    axes.plot([100 * low, 100 * high], [place, place], **band)
+                    axes.errorbar(
+                        [100 * found.difference],
+                        [place],
+                        xerr=[100 * (found.high - found.difference)],
+                        color=colour,
+                        capsize=2.5,
+                        **({"marker": mark} if found.passed else fails),
+                    )
+        axes.axvline(0.0, color="0.35", linewidth=0.8)
+        names = [f"{case.name}{'' if case.passed else ': FAIL'}" for case in result.cases]
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlabel("difference in mean response time [%]")
+        made = {found.check for case in result.cases for found in case.findings}
+        drawn = [group for group in groups if made & {*group[1]}]
+        handles = [Line2D([], [], color=colour, marker=mark, label=label) for label, _, mark, colour in drawn]
+        handles.append(Line2D([], [], label="where the truth may be", **band))
+        handles.append(Line2D([], [], label="fails", color="black", linestyle="", **fails))
+        figure.legend(handles=handles, loc="outside upper left", ncols=4, fontsize="small", columnspacing=1.2)
+    return figure
+
+
+def over_servers(case: CaseResult) -> Figure:
     """Draw the twin's error against 1/N, where b/N is a straight line, and the fit with what it tends to."""
     import numpy as np
     from matplotlib import rc_context

@@ -8,8 +8,12 @@ from typing import Final
 import msgspec
 
 from testbed.measure.control_variate import Estimate
+from testbed.run_folder import OutputError
+from testbed.validate.case import Place
 from testbed.validate.finite_size import FiniteSizeFit
 
+#: Of validation.json. Files without a number are from before there was one.
+SCHEMA: Final = 1
 #: Each statistical test of the twin is wrong by chance with this probability at most.
 LEVEL: Final = 2e-6
 #: And each of a cluster against its twin, of which there is one run, whose window holds its memory a few times only:
@@ -75,13 +79,20 @@ class OnCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A case, what was measured, and what was found. ``theory`` names the formula, ``kind`` is its kind."""
+    """A case, what was measured, and what was found.
+
+    ``theory`` names the formula, ``kind`` is its kind. ``scenario`` is what the twin ran, at each number of servers,
+    and ``cluster_scenario`` what the cluster ran, as TOML with all defaults; None where it was not run there.
+    """
 
     name: str
     about: str
     policy: str
     theory: str
     kind: str
+    seed: int
+    scenario: str | None
+    cluster_scenario: str | None
     sizes: list[AtSize]
     fit: FiniteSizeFit | None
     cluster: OnCluster | None
@@ -103,12 +114,19 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Validation(msgspec.Struct, kw_only=True):
-    """What a validation came to. ``unfinished`` are the cases that an interruption left without an answer."""
+    """What a validation came to.
+
+    ``asked``: the cases, files and folders that were named, none for the whole suite; None for cases made in Python.
+    ``on``: where they were to be looked at. ``unfinished``: the cases that an interruption left without an answer.
+    """
 
     quick: bool
+    asked: list[str] | None
+    on: list[Place]
     cases: list[CaseResult]
     unfinished: list[str] = []
     folder: str | None = None
+    schema: int = SCHEMA
 
     @property
     def passed(self) -> bool:
@@ -136,8 +154,24 @@ class Validation(msgspec.Struct, kw_only=True):
 
     @classmethod
     def read(cls, folder: str | Path) -> Validation:
-        """Return what a validation left in its folder. Raises OSError and ValueError for a folder without one."""
-        return msgspec.json.decode((Path(folder) / "validation.json").read_bytes(), type=cls)
+        """Return what a validation left in its folder. Raises OutputError for one that can't be read."""
+        path = Path(folder) / "validation.json"
+        try:
+            text = path.read_bytes()
+            found = msgspec.json.decode(text, type=_Versioned).schema
+            if found == SCHEMA:
+                result = msgspec.json.decode(text, type=cls)
+                result.folder = str(folder)
+                return result
+        except OSError as error:
+            raise OutputError(f"{path}: {error.strerror}; give the folder of a validation") from None
+        except ValueError as error:
+            raise OutputError(f"{path}: damaged, or not what a validation writes ({error}); validate again") from None
+        age = "an older" if found < SCHEMA else "a newer"
+        raise OutputError(
+            f"{path}: is of {age} version of the testbed (schema {found}, and this version reads schema {SCHEMA}); "
+            "read it with that version, or validate again"
+        )
 
     def __str__(self) -> str:
         from testbed.tables import plain_text
@@ -150,3 +184,7 @@ class Validation(msgspec.Struct, kw_only=True):
         from testbed.validate.shown import validation_table
 
         return html(validation_table(self))
+
+
+class _Versioned(msgspec.Struct):
+    schema: int = 0

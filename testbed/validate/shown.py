@@ -58,8 +58,13 @@ def validation_remarks(result: Validation) -> Iterator[str]:
     for case in result.cases:
         for finding in case.failures:
             yield f"{case.name}: {finding.check}: {finding.reason}"
+    yield conclusion(result)
+
+
+def conclusion(result: Validation) -> str:
+    """Say how many cases passed, and how sure that is."""
     failed = sum(not case.passed for case in result.cases)
-    yield (
+    return (
         f"{len(result.cases) - failed} of {len(result.cases)} cases passed, in {result.tests} tests (the twin's at "
         f"a level of {LEVEL:g}, the cluster's of {CLUSTER_LEVEL:g}): if all is right, and the machine fast enough, "
         f"something fails with a probability below {result.false_alarm:.1g}"

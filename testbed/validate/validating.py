@@ -43,14 +43,15 @@ def validate(
     testbed.cluster.controller.ClusterError when runs fail.
     """
     wanted = only_on(chosen(cases, quick), on)
+    # Here, so that what can't be expected is told before anything is made or run.
+    expected = {case.name: [case.expected(scenario) for scenario in (case.scenario, *case.twins)] for case in wanted}
     folder = None
     if output is not None:
         from testbed.validate.folder import ValidationFolder
 
         folder = ValidationFolder(Path(output))
-    # Here, so that what can't be expected is told before anything is run.
-    expected = {case.name: [case.expected(scenario) for scenario in (case.scenario, *case.twins)] for case in wanted}
-    result = Validation(quick=quick, cases=[])
+    asked = None if any(isinstance(case, Case) for case in cases) else [str(case) for case in cases]
+    result = Validation(quick=quick, asked=asked, on=list(on), cases=[])
     twins: dict[tuple[str, int], list[TwinReading]] = {}
     clusters: dict[str, VariantRun] = {}
     with suppress(KeyboardInterrupt):

@@ -1,8 +1,10 @@
-"""Folders of runs on the twin, and of runs on a made-up cluster: the twin's, with every response time longer."""
+"""A reader of pages; runs on the twin, and on a made-up cluster: the twin's, with every response time longer."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +100,73 @@ def make_run() -> Callable[..., Path]:
 def run_of_both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on the made-up cluster, 0.1 time units longer a job, beside its twin."""
     return made(tmp_path_factory.mktemp("both"), longer=0.1, with_twin=True)
+
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Reader(HTMLParser):
+    """Reads a page, and insists that what is opened is closed; keeps its tables, ids, links and texts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self._rows: list[list[str]] = []
+        self._caption = ""
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append((tag, values))
+        self.ids += [values["id"] or ""] if "id" in values else []
+        self.links += [values[name] or "" for name in ("href", "src", "xlink:href", "action", "data") if name in values]
+        if tag == "table":
+            self._rows, self._caption = [], ""
+        if tag == "tr":
+            self._rows.append([])
+        if tag in ("td", "th"):
+            self._rows[-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open[-1] == tag, f"</{tag}> where {self.open[-1]} is open"
+        self.open.pop()
+        if tag == "table":
+            self.tables[self._caption] = self._rows
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if "caption" in self.open:
+            self._caption += data
+        elif self.open and self.open[-1] in ("td", "th"):
+            self._rows[-1][-1] += data
+
+
+@pytest.fixture(scope="session")
+def read_page() -> Callable[[str], Reader]:
+    """Read a page that must need nothing but itself, and whose every link must lead somewhere in it."""
+
+    def read(html: str) -> Reader:
+        reader = Reader(html)
+        assert len(reader.ids) == len(set(reader.ids))
+        assert all(link.startswith("#") and link[1:] in reader.ids for link in reader.links)
+        assert not {tag for tag, _ in reader.tags} & {"script", "link", "iframe", "object", "img"}
+        assert not re.search(r"@import|https?:|//[a-z]", html)
+        assert all(place in {f"#{i}" for i in reader.ids} for place in re.findall(r"url\(([^)]*)\)", html))
+        return reader
+
+    return read

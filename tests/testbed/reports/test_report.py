@@ -6,8 +6,8 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -23,6 +23,8 @@ from testbed.scenario import decode
 from testbed.tables import number, with_interval
 from testbed.theory.predict import Prediction
 
+ReadPage = Callable[[str], Any]
+
 TINY = {
     "name": "tiny sweep",
     "cluster": {"nodes": 1, "pools": [{"servers": 5}]},
@@ -31,59 +33,6 @@ TINY = {
     "variants": [{"name": "two choices", "set": {"dispatch.policy": "power-of-d"}}],
 }
 
-VOID = {"meta", "br", "hr", "img", "link", "input"}
-
-
-class Reader(HTMLParser):
-    """Reads a page, and insists that what is opened is closed; keeps its tables, ids, links and texts."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.tables: dict[str, list[list[str]]] = {}
-        self._rows: list[list[str]] = []
-        self._caption = ""
-        self.text = ""
-        self.feed(html)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        self.tags.append((tag, values))
-        self.ids += [values["id"] or ""] if "id" in values else []
-        self.links += [values[name] or "" for name in ("href", "src", "xlink:href", "action", "data") if name in values]
-        if tag == "table":
-            self._rows, self._caption = [], ""
-        if tag == "tr":
-            self._rows.append([])
-        if tag in ("td", "th"):
-            self._rows[-1].append("")
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open[-1] == tag, f"</{tag}> where {self.open[-1]} is open"
-        self.open.pop()
-        if tag == "table":
-            self.tables[self._caption] = self._rows
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if "caption" in self.open:
-            self._caption += data
-        elif self.open and self.open[-1] in ("td", "th"):
-            self._rows[-1][-1] += data
-
 
 @pytest.fixture(scope="module")
 def html(run_of_both: Path) -> str:
@@ -91,24 +40,11 @@ def html(run_of_both: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def page(html: str) -> Reader:
-    return Reader(html)
+def page(html: str, read_page: ReadPage) -> Any:
+    return read_page(html)
 
 
-def self_contained(html: str) -> None:
-    reader = Reader(html)
-    assert len(reader.ids) == len(set(reader.ids))
-    assert all(link.startswith("#") and link[1:] in reader.ids for link in reader.links)
-    assert not {tag for tag, _ in reader.tags} & {"script", "link", "iframe", "object", "img"}
-    assert not re.search(r"@import|https?:|//[a-z]", html)
-    assert all(place in {f"#{i}" for i in reader.ids} for place in re.findall(r"url\(([^)]*)\)", html))
-
-
-def test_the_page_needs_nothing_else_and_every_link_in_it_leads_somewhere(html: str) -> None:
-    self_contained(html)
-
-
-def test_plots_have_words_for_who_cannot_see_them_and_tables_have_headings(page: Reader) -> None:
+def test_plots_have_words_for_who_cannot_see_them_and_tables_have_headings(page: Any) -> None:
     assert sum(tag == "svg" for tag, _ in page.tags) == 3
     described = [values for tag, values in page.tags if values.get("role") == "img"]
     assert len(described) == 3
@@ -120,7 +56,7 @@ def test_plots_have_words_for_who_cannot_see_them_and_tables_have_headings(page:
     assert ("html", {"lang": "en"}) in page.tags
 
 
-def test_results_are_those_of_the_summary(page: Reader, run_of_both: Path) -> None:
+def test_results_are_those_of_the_summary(page: Any, run_of_both: Path) -> None:
     _, summaries = read_run(run_of_both)
     table = next(rows for caption, rows in page.tables.items() if caption.startswith("Response times"))
     assert [row[0] for row in table[1:]] == ["random", "two choices"]
@@ -136,7 +72,7 @@ def test_results_are_those_of_the_summary(page: Reader, run_of_both: Path) -> No
             assert reason in page.text
 
 
-def test_the_error_budget_adds_up_in_every_column(page: Reader) -> None:
+def test_the_error_budget_adds_up_in_every_column(page: Any) -> None:
     budgets = [rows for caption, rows in page.tables.items() if "in parts" in caption]
     assert len(budgets) == 2
     for rows in budgets:
@@ -150,7 +86,7 @@ def test_the_error_budget_adds_up_in_every_column(page: Reader) -> None:
         assert float(rows[4][1]) == pytest.approx(0.1 / 5, abs=1e-4)  # timer lateness
 
 
-def test_how_to_make_it_again_is_there(page: Reader, run_of_both: Path) -> None:
+def test_how_to_make_it_again_is_there(page: Any, run_of_both: Path) -> None:
     environment = json.loads((run_of_both / "environment.json").read_text())
     assert "testbed run scenario.toml --twin" in page.text
     assert (run_of_both / "scenario.toml").read_text() in page.text
@@ -162,7 +98,7 @@ def test_the_same_run_gives_the_same_page_byte_by_byte(html: str, run_of_both: P
     assert run_page(run_of_both).html() == html
 
 
-def test_whatever_text_comes_in_is_escaped() -> None:
+def test_whatever_text_comes_in_is_escaped(read_page: ReadPage) -> None:
     bad = '<script>alert("1")</script>&amp;'
     blocks = [
         Text(bad),
@@ -172,26 +108,27 @@ def test_whatever_text_comes_in_is_escaped() -> None:
         Plot("<svg></svg>", bad, bad),
         Listing(bad),
     ]
-    html = Page(bad, bad, bad, [(bad, True)], [Section(bad, [*blocks, Folded(bad, blocks)])]).html()
+    html = Page(bad, bad, bad, [(bad, bad)], [Section(bad, [*blocks, Folded(bad, blocks)])]).html()
     assert "<script" not in html
-    reader = Reader(html)
+    reader = read_page(html)
     assert reader.text.count(bad) >= 20
     assert not any(tag == "script" for tag, _ in reader.tags)
 
 
-def test_a_run_of_the_twin_alone_has_a_report_too(make_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_run_of_the_twin_alone_has_a_report_too(
+    make_run: Callable[..., Path], tmp_path: Path, read_page: ReadPage
+) -> None:
     html = run_page(make_run(tmp_path, settings={"run.replications": 2})).html()
-    self_contained(html)
-    page = Reader(html)
+    page = read_page(html)
     assert "testbed run scenario.toml --virtual" in page.text
     assert ["part", "twin", "share of the mean"] in [rows[0] for rows in page.tables.values()]
 
 
-def test_pools_with_central_queues_and_copies_are_shown(tmp_path: Path) -> None:
+def test_pools_with_central_queues_and_copies_are_shown(tmp_path: Path, read_page: ReadPage) -> None:
     scenario = testbed.Scenario.from_file("rerouting").with_settings({"run.warmup": 5, "run.duration": 40})
     result = testbed.run(scenario, where="twin", output=tmp_path)
     assert result.folder is not None
-    tables = Reader(run_page(result.folder).html()).tables
+    tables = read_page(run_page(result.folder).html()).tables
     pools = next(rows for caption, rows in tables.items() if caption.startswith("Service that jobs used"))
     for run in result.runs:
         assert run.twin is not None
@@ -209,10 +146,9 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return result.folder
 
 
-def test_a_sweep_has_its_points_as_plots_and_as_a_table(sweep: Path) -> None:
+def test_a_sweep_has_its_points_as_plots_and_as_a_table(sweep: Path, read_page: ReadPage) -> None:
     html = sweep_page(sweep).html()
-    self_contained(html)
-    page = Reader(html)
+    page = read_page(html)
     result = testbed.SweepResult.read(sweep)
     table = next(rows for caption, rows in page.tables.items() if caption.startswith("Response times"))
     assert [row[:2] for row in table[1:]] == [[x, v] for x in ("0.3", "0.6") for v in ("random", "two choices")]
@@ -294,9 +230,10 @@ def test_a_place_that_cannot_be_written_is_said_with_status_2(run_of_both: Path,
     assert "No such file or directory; choose a file that you may write with --output" in result.output
 
 
-def test_a_run_that_completed_no_job_is_reported_as_just_that(make_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_run_that_completed_no_job_is_reported_as_just_that(
+    make_run: Callable[..., Path], tmp_path: Path, read_page: ReadPage
+) -> None:
     html = run_page(make_run(tmp_path, settings={"run.warmup": 10, "workload.load": 1e-6})).html()
-    self_contained(html)
-    page = Reader(html)
+    page = read_page(html)
     assert "none of 0 jobs that arrived in the measured window was completed" in page.text
     assert not [caption for caption in page.tables if "in parts" in caption]

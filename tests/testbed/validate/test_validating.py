@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from testbed.cli import app
+from testbed.cli.app import INTERRUPTED
+from testbed.live import RunsBar
 from testbed.scenario import Expect
 from testbed.validate import Case, Validation, validate
 from testbed.validate.judging import judge
@@ -112,6 +114,8 @@ def test_the_command_passes_and_fails_with_its_exit_status_a_reason_and_a_folder
     assert [(row["case"], row["check"]) for row in tests if not row["passed"]] == [("wrong", THEORY)]
     sizes = pq.read_table(folder / "sizes.parquet").to_pylist()
     assert [row["servers"] for row in sizes if row["case"] == "growing"] == [10, 15, 20, 30]
+    assert bad.output.replace("\n", "").endswith(f"validation folder: {folder}report: {folder}/report.html")
+    assert "wrong: failed" in (folder / "report.html").read_text()
     assert {"tests.csv", "sizes.csv", "growing.svg", "growing.png", "environment.json"} <= {
         file.name for file in folder.iterdir()
     }
@@ -127,6 +131,15 @@ def test_bad_input_is_one_line_and_exit_status_2(arguments: list[str], tmp_path:
     assert "error: " in done.stderr
     assert "Traceback" not in done.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_case_that_cannot_be_expected_leaves_no_folder(tmp_path: Path) -> None:
+    text = SMALL.format(name="unstable").replace("load = 0.5", "load = 1.5")
+    (tmp_path / "unstable.toml").write_text(text)
+    done = CliRunner().invoke(app, ["validate", str(tmp_path / "unstable.toml"), "--output", str(tmp_path / "runs")])
+    assert done.exit_code == 2
+    assert "unstable: expect: no theory" in done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_list_names_every_case_and_runs_none() -> None:
@@ -154,3 +167,28 @@ def test_an_interrupted_validation_keeps_what_is_finished_and_names_the_rest(
     assert Validation.read(result.folder).unfinished == ["round-robin"]
     with pytest.raises(KeyError, match="no finished case 'round-robin'"):
         result["round-robin"]
+
+
+@pytest.mark.parametrize(("runs", "said"), [(15, "first: passed"), (0, "None was finished")])
+def test_an_interrupted_command_names_its_report_which_says_what_is_not_finished(
+    runs: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = tmp_path / "cases"
+    cases.mkdir()
+    for name in ("first", "second"):
+        write(cases, name, "within = 0.5")
+
+    def show(bar: RunsBar, done: int, total: int, doing: str) -> None:
+        if done == runs:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunsBar, "show", show)
+    arguments = ["validate", str(cases), "--output", str(tmp_path / "runs"), "--processes", "1"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == INTERRUPTED
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert f"report: {folder}/report.html" in done.stdout.replace("\n", "")
+    assert "second" in done.stderr
+    page = (folder / "report.html").read_text()
+    assert said in page
+    assert "second: not finished" in page
