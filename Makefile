@@ -1,5 +1,5 @@
 # make demo   four policies on a local cluster, beside their twin and the theory (about two minutes)
-# make test   the tests
+# make test   the tests: on all cores, but for those of real processes, which need the machine for themselves
 # Both set up what they need in .venv; they need python3 (3.11 or newer), make and a package registry.
 
 PYTHON ?= python3
@@ -13,7 +13,8 @@ demo: $(VENV)/ready
 	$(BIN)/testbed run quickstart --twin
 
 test: $(VENV)/ready-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto -m "not cluster"
+	$(BIN)/python -m pytest -m cluster
 
 lint: $(VENV)/ready-dev
 	$(BIN)/ruff check .
