@@ -19,7 +19,9 @@ from testbed.protocol import Message, kind_name
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
-    from testbed.cluster.process import ClusterProcess
+    from testbed.cluster.hosted import Hosted
+    from testbed.cluster.peers import PeerConnections
+    from testbed.metrics.serving import MetricsServer
     from testbed.snapshot import Theory
 
 QUEUE_LENGTHS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
@@ -31,8 +33,10 @@ class ProcessMetrics(Collector):
     It runs in the threads of scrapes while the agents go on: it reads numbers and whole lists, and writes nothing.
     """
 
-    def __init__(self, process: ClusterProcess) -> None:
-        self._process = process
+    def __init__(self, hosted: Hosted, peers: PeerConnections, server: MetricsServer) -> None:
+        self._hosted = hosted
+        self._peers = peers
+        self._server = server
 
     def describe(self) -> list[Metric]:
         """Return no description, so that registering does not collect."""
@@ -40,12 +44,12 @@ class ProcessMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric with its present value."""
-        process = self._process
-        unit = process.scenario.run.time_unit_seconds
+        hosted = self._hosted
+        unit = hosted.scenario.run.time_unit_seconds
         yield histogram(
             "testbed_timer_lateness_seconds",
             "How late timers fired, by wall clock.",
-            process.lateness,
+            hosted.lateness,
             1.0,
             keep_every=5,
         )
@@ -53,25 +57,23 @@ class ProcessMetrics(Collector):
         yield counter(
             "testbed_process_restarts",
             "How often this process was started again after it had died.",
-            process.setup.restarts,
+            hosted.setup.restarts,
         )
-        yield gauge(
-            "testbed_scrape_duration_seconds", "How long the latest scrape took here.", process.metrics_server.seconds
-        )
-        if process.dispatcher is not None:
-            yield from self._dispatcher(process.dispatcher, unit)
-            if process.dispatcher.entering is not None or process.dispatcher.copying is not None:
+        yield gauge("testbed_scrape_duration_seconds", "How long the latest scrape took here.", self._server.seconds)
+        if hosted.dispatcher is not None:
+            yield from self._dispatcher(hosted.dispatcher, unit)
+            if hosted.dispatcher.entering is not None or hosted.dispatcher.copying is not None:
                 yield from self._copies(unit)
-        if process.theory is not None:
-            yield gauge("testbed_load", "Work that arrives per server and time unit.", process.scenario.load)
-            yield from _theory(process.theory, unit)
-        if process.pool_agent is not None:
-            yield from _pools(process.pool_agent)
-        if process.occupancy.servers:
+        if hosted.theory is not None:
+            yield gauge("testbed_load", "Work that arrives per server and time unit.", hosted.scenario.load)
+            yield from _theory(hosted.theory, unit)
+        if hosted.pool_agent is not None:
+            yield from _pools(hosted.pool_agent)
+        if hosted.occupancy.servers:
             yield from self._servers()
 
     def _messages(self) -> Iterator[Metric]:
-        connections = list(self._process.peers.connections)
+        connections = list(self._peers.connections)
         sent: Counter[type[Message]] = Counter()
         weighed: Counter[type[Message]] = Counter()
         for connection in connections:
@@ -98,16 +100,16 @@ class ProcessMetrics(Collector):
         yield counter(
             "testbed_received_messages",
             "Messages between agents that were received.",
-            self._process.runtime.messages_received,
+            self._hosted.runtime.messages_received,
         )
         yield counter(
             "testbed_rejected_frames",
             "Connections closed for malformed or foreign frames.",
-            self._process.peers.rejected_frames,
+            self._peers.rejected_frames,
         )
 
     def _dispatcher(self, dispatcher: Dispatcher, unit: float) -> Iterator[Metric]:
-        records = self._process.records
+        records = self._hosted.records
         yield histogram(
             "testbed_response_time_seconds",
             "Time from a job's intended arrival to its completion.",
@@ -147,7 +149,7 @@ class ProcessMetrics(Collector):
         yield gauge("testbed_jobs_in_system", "Jobs that have arrived and not ended.", len(dispatcher.in_system))
 
     def _copies(self, unit: float) -> Iterator[Metric]:
-        records = self._process.copies
+        records = self._hosted.copies
         yield counters(
             "testbed_copies",
             "Copies of jobs that have ended, by what became of them.",
@@ -172,7 +174,7 @@ class ProcessMetrics(Collector):
         )
 
     def _servers(self) -> Iterator[Metric]:
-        servers = self._process.occupancy.servers
+        servers = self._hosted.occupancy.servers
         lengths = [server.queue_length for server in servers]
         yield gauge("testbed_servers", "Servers of this process.", len(lengths))
         yield gauge("testbed_busy_servers", "Servers that hold a task.", sum(length > 0 for length in lengths))
@@ -194,11 +196,11 @@ class ProcessMetrics(Collector):
                 (["busy"], sum(server.probes_busy for server in probed)),
             ),
         )
-        if self._process.scenario.balance is not None:
+        if self._hosted.scenario.balance is not None:
             yield from self._balancing()
 
     def _balancing(self) -> Iterator[Metric]:
-        counts = list(self._process.occupancy.counts)
+        counts = list(self._hosted.occupancy.counts)
         yield counter("testbed_balancing_probes", "Probes that servers sent to move tasks.", counts[PROBES])
         yield counters(
             "testbed_balancing_probes_answered",

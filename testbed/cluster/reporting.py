@@ -1,0 +1,146 @@
+"""What a process of a cluster tells the controller: how it is doing, its records as they come, its last report."""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+from testbed.cluster.control import Channel, Events, FromController, Progress, Records, Report
+from testbed.cluster.hosted import RECORDS_PER_PIECE, Hosted
+from testbed.cluster.peers import PeerConnections
+from testbed.measure.records import ProcessReport
+from testbed.runtime.system import has_copies
+from testbed.snapshot import LONGEST_SHOWN
+
+PROGRESS_SECONDS = 0.25
+
+
+class Reporter:
+    """Reads what the agents of a process have counted and recorded, and sends it over the control channel."""
+
+    def __init__(self, hosted: Hosted, peers: PeerConnections, channel: Channel[FromController]) -> None:
+        self._hosted = hosted
+        self._peers = peers
+        self._channel = channel
+        # The processor time of the run proper: from time 0 to the end of the arrivals.
+        self._cpu: list[tuple[float, float]] = []
+        self._last_cpu = time.monotonic(), time.process_time()
+        for when in (0.0, hosted.scenario.horizon) if hosted.setup.standing is None else (0.0,):
+            hosted.runtime.call_at(when, self._note_cpu)
+
+    def _note_cpu(self) -> None:
+        self._cpu.append((time.monotonic(), time.process_time()))
+
+    def note_end(self) -> None:
+        """Note that the run proper ends now, if it has not ended before."""
+        if len(self._cpu) < 2:
+            self._note_cpu()
+
+    # --- while the run goes on ---
+
+    async def run(self) -> None:
+        """Tell the controller how things are, and send it the records that have come, four times a second."""
+        while True:
+            await trio.sleep(PROGRESS_SECONDS)
+            self._hosted.catch_up()
+            with trio.CancelScope(shield=True):  # half a frame would make what follows unreadable
+                progress = self.progress()
+                # First the records: those of jobs that are said to have ended are not lost with this process then.
+                await self._send_records()
+                await self._channel.send(progress)
+                await self._send_events()
+
+    async def _send_events(self) -> None:
+        if self._hosted.trace is not None:
+            await self._channel.send(Events(self._hosted.trace.take()))
+
+    async def _send_records(self) -> None:
+        hosted = self._hosted
+        for table, records in (("jobs", hosted.records), ("tasks", hosted.tasks), ("copies", hosted.copies)):
+            for rows in records.take(RECORDS_PER_PIECE):
+                await self._channel.send(Records(table, rows))
+
+    def progress(self) -> Progress:
+        """Return how things are now."""
+        hosted = self._hosted
+        lateness, records = hosted.lateness, hosted.records
+        progress = Progress(
+            time=hosted.runtime.clock(),
+            counters=self._counters(),
+            queue_lengths=bytes(min(server.queue_length, LONGEST_SHOWN) for server in hosted.occupancy.servers),
+            cpu_share=self._cpu_share(),
+            timers=lateness.count,
+        )
+        if progress.timers:
+            progress.lateness_mean = lateness.mean
+            progress.lateness_p50, progress.lateness_p99 = lateness.quantile(0.5), lateness.quantile(0.99)
+        dispatcher, source = hosted.dispatcher, hosted.source
+        if dispatcher is not None and source is not None:
+            progress.arrived = dispatcher.arrived
+            progress.ended = records.taken + records.count
+            progress.in_system = len(dispatcher.in_system)
+            progress.closing = dispatcher.closing
+            progress.arrivals_over = source.ended
+            progress.responses = records.responses.counts
+            progress.response_sum = records.responses.sum
+            progress.lag_sum = records.lags.sum
+            progress.outcomes = records.outcomes
+            if has_copies(hosted.scenario):
+                progress.counters["copies cancelled"] = hosted.copies.cancelled
+        return progress
+
+    def _cpu_share(self) -> float:
+        """Return the part of a core that this process has used since it was last asked."""
+        before, used_before = self._last_cpu
+        self._last_cpu = now, used = time.monotonic(), time.process_time()
+        return (used - used_before) / (now - before) if now > before else 0.0
+
+    def _counters(self) -> dict[str, int]:
+        return {**self._hosted.counters(), "messages": self._messages_sent()}
+
+    def _messages_sent(self) -> int:
+        return sum(connection.messages_sent for connection in self._peers.connections)
+
+    # --- in the end ---
+
+    async def finish(self, held: bool) -> None:
+        """Send what there is of events and records, and the report. ``held``: the metrics are still to be read."""
+        await self._send_events()
+        await self._send_records()
+        edges, occupancy = self._hosted.occupancy.table()
+        await self._channel.send(
+            Report(
+                process=self._process_report(),
+                counters=self._counters(),
+                occupancy_edges=edges.tolist(),
+                occupancy=occupancy.tolist(),
+                counted=self._hosted.occupancy.counted(),
+                held=held,
+            )
+        )
+
+    def _process_report(self) -> ProcessReport:
+        hosted, connections = self._hosted, self._peers.connections
+        lateness, runtime = hosted.lateness, hosted.runtime
+        sent, received = self._messages_sent(), runtime.messages_received
+        unit = hosted.scenario.run.time_unit_seconds
+        started, ended = self._cpu[0], self._cpu[-1]
+        return ProcessReport(
+            name=hosted.setup.name,
+            seconds=ended[0] - started[0],
+            cpu_seconds=ended[1] - started[1],
+            timers=lateness.count,
+            lateness_mean=lateness.mean if lateness.count else 0.0,
+            lateness_p50=lateness.quantile(0.5) if lateness.count else 0.0,
+            lateness_p99=lateness.quantile(0.99) if lateness.count else 0.0,
+            lateness_max=lateness.max,
+            messages_sent=sent,
+            messages_received=received,
+            bytes_sent=sum(connection.bytes_sent for connection in connections),
+            rejected_frames=self._peers.rejected_frames,
+            exact_timers=hosted.alarm.exact,
+            peak_queue_bytes=max((connection.peak_unsent for connection in connections), default=0),
+            sent_after_mean=runtime.sent_after * unit / max(sent, 1),
+            delivered_after_mean=runtime.delivered_after * unit / max(received, 1),
+        )
