@@ -8,51 +8,28 @@ the same way what has become of its jobs.
 Source of the rules: Raaijmakers, Borst and Boxma, "Threshold-based rerouting and replication for resolving job-server
 affinity relations" (arXiv 2005.13353). A server that the agent has told to stop counts as free at once, since messages
 to it stay in order. What a stopped copy had received is known from its ``Stopped``; it is in no queue until then.
-testbed.copy_life is the life of a copy, and its names are used below.
+testbed.copy_life is the life of a copy, and its names are used below. The single steps of such a life are in
+servers.pool_copies; here is when they are taken.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from math import inf, nan
 from typing import ClassVar
 
-from servers.central_queue import CentralPool, Copy, Job, Queue
+from servers.central_queue import CentralPool, Copy, Job
+from servers.pool_copies import PoolCopies
 from servers.thresholds import Rules, Thresholds
-from testbed.agent import Agent, Environment
-from testbed.copy_life import (
-    DIED,
-    LOST,
-    MET_DONE,
-    MET_PREEMPTED,
-    MET_QUEUED,
-    MET_SERVED,
-    MET_WAITING,
-    NOT_CANCELLED,
-    OPEN,
-    REROUTED,
-    WON,
-    Event,
-    State,
-)
-from testbed.protocol import CopyEnded, Enter, Left, Message, Reached, Serve, Served, Stop, Stopped
-
-#: What a cancellation finds, by the state that the copy was in.
-_MET = {
-    State.QUEUED: MET_QUEUED,
-    State.SERVED: MET_SERVED,
-    State.PAIRED: MET_SERVED,
-    State.STOPPING: MET_PREEMPTED,
-    State.PREEMPTED: MET_PREEMPTED,
-    State.WAITING: MET_WAITING,
-}
+from testbed.agent import Environment
+from testbed.copy_life import DIED, LOST, MET_DONE, NOT_CANCELLED, REROUTED, WON, Event, State
+from testbed.protocol import Enter, Left, Message, Reached, Served, Stopped
 
 
-class PoolAgent(Agent):
+class PoolAgent(PoolCopies):
     """Queues jobs, has idle servers serve them, and reroutes or replicates them at their thresholds.
 
-    ``reroutes``, ``replicas`` and ``preemptions`` count; ``waiting`` is the number of jobs in queues.
+    ``reroutes``, ``replicas`` and ``preemptions`` count.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {
@@ -63,24 +40,13 @@ class PoolAgent(Agent):
     }
 
     def __init__(self, env: Environment, address: int, *, pools: Sequence[CentralPool], rules: Rules) -> None:
-        super().__init__(env, address)
+        super().__init__(env, address, pools, rules)
         self.reroutes = 0
         self.replicas = 0
         self.preemptions = 0
-        self._rules = rules
-        self._pools = [Queue(pool) for pool in pools]
         self._position = {pool.index: i for i, pool in enumerate(pools)}
-        self._copies: dict[int, Copy] = {}  # on servers, by number
-        self._pairs: deque[Copy] = deque()  # that wait for two servers
-        self._freed = -1  # the server whose word that its service is over is being dealt with, if any
-        self._numbered = 0
         self._entered = 0
         self._thresholds = Thresholds(rules, self._pools, env.stream("pool agent/targets"))
-
-    @property
-    def waiting(self) -> int:
-        """The number of jobs that wait: in a queue, or as a pair."""
-        return sum(len(pool.line) for pool in self._pools) + len(self._pairs)
 
     # --- queues ---
 
@@ -92,25 +58,6 @@ class PoolAgent(Agent):
         instead = None if self._pools[pool].alive else self._thresholds.next_pool(pool)
         self._join(job, pool if instead is None else instead)
         self._dispatch()
-
-    def _make(self, job: Job, pool: int, done_work: float = 0.0) -> Copy:
-        self._numbered += 1
-        copy = Copy(self._numbered, job, pool, done_work)
-        job.made += 1
-        job.copies.append(copy)
-        return copy
-
-    def _join(self, job: Job, pool: int, done_work: float = 0.0) -> None:
-        copy = self._make(job, pool, done_work)
-        job.visited.append(pool)
-        copy.since = self.env.now
-        self._pools[pool].line.append(copy)
-
-    def _rejoin(self, copy: Copy) -> None:
-        """Put a copy back at the head of its pool's queue."""
-        copy.become(Event.REJOIN)
-        copy.since = self.env.now
-        self._pools[copy.pool].line.appendleft(copy)
 
     def _dispatch(self, freed: int = -1) -> None:
         """Start what can be started: first pairs that wait, then the oldest head of a queue whose pool has a server.
@@ -133,25 +80,6 @@ class PoolAgent(Agent):
             else:
                 copy.become(Event.START)
                 self._serve(copy, pool.idle.popleft(), threshold)
-
-    def _serve(self, copy: Copy, server: int, threshold: float) -> None:
-        copy.server = server
-        self._pools[copy.pool].serving[server] = copy
-        self._copies[copy.number] = copy
-        self.env.send(
-            Serve(
-                server,
-                self.address,
-                copy.number,
-                copy.job.enter.kind,
-                copy.size,
-                copy.received,
-                threshold,
-                self._rules.action == "replicate",
-                copy.job.number,
-                server == self._freed,
-            )
-        )
 
     # --- thresholds ---
 
@@ -212,11 +140,6 @@ class PoolAgent(Agent):
             copy.target = target
             self._await_pair(copy)
 
-    def _await_pair(self, copy: Copy) -> None:
-        copy.become(Event.AWAIT)
-        copy.since = self.env.now
-        self._pairs.append(copy)
-
     def _replicate(self, copy: Copy, target: int, server: int) -> None:
         self.replicas += 1
         replica = self._make(copy.job, target, self._thresholds.work(copy))
@@ -239,12 +162,6 @@ class PoolAgent(Agent):
         del queue.serving[copy.server]
         self._halt(copy, waits=False)
         return copy.server
-
-    def _halt(self, copy: Copy, waits: bool) -> None:
-        """Have a copy's server stop, for the copy to go on later."""
-        copy.become(Event.STOP)
-        copy.waits = waits
-        self.env.send(Stop(copy.server, self.address, copy.number))
 
     def _start_pairs(self) -> None:
         """Start the pairs that have waited for two servers, the first first."""
@@ -314,51 +231,6 @@ class PoolAgent(Agent):
             )
         )
         self._dispatch(freed)
-
-    def _cancel(self, copy: Copy) -> None:
-        """Take back a copy, wherever it is."""
-        if copy.state is State.CANCELLED:
-            return
-        copy.met = _MET[copy.state]
-        copy.cancelled = self.env.now
-        if copy.state in (State.SERVED, State.PAIRED):
-            self._pools[copy.pool].take_server(copy.server)
-            self.env.send(Stop(copy.server, self.address, copy.number))
-            copy.become(Event.CANCEL)
-        elif copy.state is State.STOPPING:
-            copy.become(Event.CANCEL)
-        else:
-            self._leave_line(copy)
-            self._end(copy, Event.DISCARD, LOST)
-
-    def _leave_line(self, copy: Copy) -> None:
-        (self._pairs if copy.state is State.WAITING else self._pools[copy.pool].line).remove(copy)
-        copy.wait += self.env.now - copy.since
-
-    def _end(self, copy: Copy, event: Event, fate: int) -> None:
-        """End the life of a copy, and tell its job's dispatcher."""
-        copy.become(event)
-        assert copy.state not in OPEN
-        self._copies.pop(copy.number, None)
-        job = copy.job
-        job.copies.remove(copy)
-        job.waited += copy.wait
-        self.env.send(
-            CopyEnded(
-                job.dispatcher,
-                self.address,
-                job.number,
-                copy.order,
-                self._pools[copy.pool].index,
-                copy.server,
-                copy.wait,
-                copy.received,
-                copy.preemptions,
-                fate,
-                copy.met,
-                self.env.now - copy.cancelled,
-            )
-        )
 
     # --- deaths ---
 

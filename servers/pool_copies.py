@@ -1,0 +1,156 @@
+"""The copies of jobs in pools with central queues: where each is, and the steps that it can take.
+
+A step changes a copy's state (testbed.copy_life), the queues and what is known of the servers, and tells the copy's
+server or its job's dispatcher. Which step is taken when is up to the pool agent (servers.pool_agent).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from servers.central_queue import CentralPool, Copy, Job, Queue
+from servers.thresholds import Rules
+from testbed.agent import Agent, Environment
+from testbed.copy_life import (
+    LOST,
+    MET_PREEMPTED,
+    MET_QUEUED,
+    MET_SERVED,
+    MET_WAITING,
+    OPEN,
+    Event,
+    State,
+)
+from testbed.protocol import CopyEnded, Serve, Stop
+
+#: What a cancellation finds, by the state that the copy was in.
+_MET = {
+    State.QUEUED: MET_QUEUED,
+    State.SERVED: MET_SERVED,
+    State.PAIRED: MET_SERVED,
+    State.STOPPING: MET_PREEMPTED,
+    State.PREEMPTED: MET_PREEMPTED,
+    State.WAITING: MET_WAITING,
+}
+
+
+class PoolCopies(Agent):
+    """An agent that keeps copies: in its pools' queues, on their servers, or waiting for two servers as a pair.
+
+    ``waiting`` is the number of jobs in queues.
+    """
+
+    def __init__(self, env: Environment, address: int, pools: Sequence[CentralPool], rules: Rules) -> None:
+        super().__init__(env, address)
+        self._rules = rules
+        self._pools = [Queue(pool) for pool in pools]
+        self._copies: dict[int, Copy] = {}  # on servers, by number
+        self._pairs: deque[Copy] = deque()  # that wait for two servers
+        self._freed = -1  # the server whose word that its service is over is being dealt with, if any
+        self._numbered = 0
+
+    @property
+    def waiting(self) -> int:
+        """The number of jobs that wait: in a queue, or as a pair."""
+        return sum(len(pool.line) for pool in self._pools) + len(self._pairs)
+
+    # --- in queues ---
+
+    def _make(self, job: Job, pool: int, done_work: float = 0.0) -> Copy:
+        self._numbered += 1
+        copy = Copy(self._numbered, job, pool, done_work)
+        job.made += 1
+        job.copies.append(copy)
+        return copy
+
+    def _join(self, job: Job, pool: int, done_work: float = 0.0) -> None:
+        copy = self._make(job, pool, done_work)
+        job.visited.append(pool)
+        copy.since = self.env.now
+        self._pools[pool].line.append(copy)
+
+    def _rejoin(self, copy: Copy) -> None:
+        """Put a copy back at the head of its pool's queue."""
+        copy.become(Event.REJOIN)
+        copy.since = self.env.now
+        self._pools[copy.pool].line.appendleft(copy)
+
+    def _await_pair(self, copy: Copy) -> None:
+        copy.become(Event.AWAIT)
+        copy.since = self.env.now
+        self._pairs.append(copy)
+
+    def _leave_line(self, copy: Copy) -> None:
+        (self._pairs if copy.state is State.WAITING else self._pools[copy.pool].line).remove(copy)
+        copy.wait += self.env.now - copy.since
+
+    # --- on servers ---
+
+    def _serve(self, copy: Copy, server: int, threshold: float) -> None:
+        copy.server = server
+        self._pools[copy.pool].serving[server] = copy
+        self._copies[copy.number] = copy
+        self.env.send(
+            Serve(
+                server,
+                self.address,
+                copy.number,
+                copy.job.enter.kind,
+                copy.size,
+                copy.received,
+                threshold,
+                self._rules.action == "replicate",
+                copy.job.number,
+                server == self._freed,
+            )
+        )
+
+    def _halt(self, copy: Copy, waits: bool) -> None:
+        """Have a copy's server stop, for the copy to go on later."""
+        copy.become(Event.STOP)
+        copy.waits = waits
+        self.env.send(Stop(copy.server, self.address, copy.number))
+
+    # --- ends ---
+
+    def _cancel(self, copy: Copy) -> None:
+        """Take back a copy, wherever it is."""
+        if copy.state is State.CANCELLED:
+            return
+        copy.met = _MET[copy.state]
+        copy.cancelled = self.env.now
+        if copy.state in (State.SERVED, State.PAIRED):
+            self._pools[copy.pool].take_server(copy.server)
+            self.env.send(Stop(copy.server, self.address, copy.number))
+            copy.become(Event.CANCEL)
+        elif copy.state is State.STOPPING:
+            copy.become(Event.CANCEL)
+        else:
+            self._leave_line(copy)
+            self._end(copy, Event.DISCARD, LOST)
+
+    def _end(self, copy: Copy, event: Event, fate: int) -> None:
+        """End the life of a copy, and tell its job's dispatcher."""
+        copy.become(event)
+        assert copy.state not in OPEN
+        self._copies.pop(copy.number, None)
+        job = copy.job
+        job.copies.remove(copy)
+        job.waited += copy.wait
+        self.env.send(
+            CopyEnded(
+                job.dispatcher,
+                self.address,
+                job.number,
+                copy.order,
+                self._pools[copy.pool].index,
+                copy.server,
+                copy.wait,
+                copy.received,
+                copy.preemptions,
+                fate,
+                copy.met,
+                self.env.now - copy.cancelled,
+            )
+        )
