@@ -10,10 +10,11 @@ import pytest
 from scipy.stats import chi2
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.policy import NoParameters, Policy
 from dispatchers.registry import policies
 from testbed.agent import Agent
 from testbed.measure.records import JobRecords
-from testbed.protocol import Assign, Done, Idle, Message, Probe, ProbeReply
+from testbed.protocol import Assign, Done, Idle, Message, Noticed, Probe, ProbeReply
 from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.streams import generator
@@ -98,6 +99,57 @@ class Bench:
 
     def run(self, until: float) -> None:
         self.runtime.run(until)
+
+
+class Desk:
+    """A dispatcher alone: a test tells it what its ``servers`` say, and looks at what it has sent."""
+
+    def __init__(self, policy: type[Policy], parameters: Any = None, *, servers: int = 4, **settings: Any) -> None:
+        self.runtime = VirtualRuntime(1)
+        self.sent: list[Message] = []
+        self.runtime.send = self.sent.append
+        self.records = JobRecords(1)
+        self.dispatcher = Dispatcher(
+            self.runtime,
+            servers,
+            index=0,
+            servers=servers,
+            policy=policy,
+            parameters=NoParameters() if parameters is None else parameters,
+            ledger=self.records,
+            **settings,
+        )
+
+    def arrive(self, job: int = 0, *sizes: float) -> int | None:
+        """Let a job arrive, and return where the latest task was placed."""
+        self.dispatcher.arrive(job, 0, sizes or (1.0,))
+        return self.placed[-1] if self.placed else None
+
+    def tell(self, *messages: Message) -> None:
+        for message in messages:
+            self.dispatcher.handlers[type(message)](message)
+            self.runtime.run(self.runtime.now)
+
+    def lost(self, first: int, last: int | None = None) -> None:
+        self.dispatcher.on_lost(first, first if last is None else last)
+        self.runtime.run(self.runtime.now)
+
+    def noticed(self, dead: int, *senders: int) -> None:
+        self.tell(*(Noticed(self.dispatcher.address, sender, dead, dead) for sender in senders))
+
+    def of(self, kind: type[Message]) -> list[Any]:
+        """What was sent of a kind, in order."""
+        return [message for message in self.sent if type(message) is kind]
+
+    @property
+    def placed(self) -> list[int]:
+        """Where tasks were placed, in order."""
+        return [task.to for task in self.of(Assign)]
+
+
+@pytest.fixture(scope="session")
+def open_desk() -> type[Desk]:
+    return Desk
 
 
 @pytest.fixture(scope="session")  # hypothesis wants no fixture per function

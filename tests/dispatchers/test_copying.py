@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from testbed.copy_life import DIED, LOST, MET_DONE, MET_NOT_ARRIVED, MET_QUEUED,
 from testbed.measure.records import COMPLETED, IN_SYSTEM, CopyRecords, JobRecords, Occupancy
 from testbed.measure.records import LOST as JOB_LOST
 from testbed.pools import PlacedPool
-from testbed.protocol import AssignCopy, CancelCopy, Cancelled, Done, Message, Started
+from testbed.protocol import AssignCopy, CancelCopy, Cancelled, Done, Started
 from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.streams import generator
@@ -185,64 +185,48 @@ def test_a_tied_copy_is_cancelled_in_the_queue_by_its_peer() -> None:
     assert copies["received"][of_2 & (copies["fate"] == LOST)].tolist() == [0.0]
 
 
-class Desk:
-    """A dispatcher alone, told by a test what servers say."""
+@pytest.fixture
+def desk_for(open_desk: Any) -> Callable[..., Any]:
+    """Open the desk of a dispatcher to which a job of sizes 1 and 2 has come; ``copies`` are its records of copies."""
 
-    def __init__(self, policy: type[Policy] = Copies) -> None:
-        self.runtime = VirtualRuntime(1)
-        self.sent: list[Message] = []
-        self.runtime.send = self.sent.append
-        self.jobs, self.copies = JobRecords(1), CopyRecords(1)
-        self.dispatcher = Dispatcher(
-            self.runtime,
-            SERVERS,
-            index=0,
-            servers=SERVERS,
-            policy=policy,
-            parameters=NoParameters(),
-            ledger=self.jobs,
-            copies=self.copies,
-            pools=POOLS,
-            recovers=True,
-        )
-        self.dispatcher.arrive(0, 0, (1.0, 2.0))
+    def make(policy: type[Policy] = Copies) -> Any:
+        copies = CopyRecords(1)
+        desk = open_desk(policy, servers=SERVERS, copies=copies, pools=POOLS, recovers=True)
+        desk.copies = copies
+        desk.arrive(0, 1.0, 2.0)
+        return desk
 
-    def tell(self, *messages: Message) -> None:
-        for message in messages:
-            self.dispatcher.handlers[type(message)](message)
-
-    def of(self, kind: type[Message]) -> list[Any]:
-        return [message for message in self.sent if type(message) is kind]
+    return make
 
 
 def done(copy: int, server: int) -> Done:
     return Done(SERVERS, server, 0, copy, 0.0, 1.0)
 
 
-def test_copies_that_are_both_done_before_a_cancellation_make_one_job() -> None:
-    desk = Desk()
+def test_copies_that_are_both_done_before_a_cancellation_make_one_job(desk_for: Callable[..., Any]) -> None:
+    desk = desk_for()
     desk.tell(done(1, 1))
     assert [cancel.copy for cancel in desk.of(CancelCopy)] == [0]
     assert desk.dispatcher.closing == 1
-    assert desk.jobs.count == 0
+    assert desk.records.count == 0
     desk.tell(done(0, 0))
     assert desk.dispatcher.closing == 0
-    assert desk.jobs.columns()["work"].tolist() == [2.0]
+    assert desk.records.columns()["work"].tolist() == [2.0]
     assert desk.copies.columns()["met"].tolist() == [0, MET_DONE]
     desk.tell(done(0, 0))
     assert desk.dispatcher.done_twice == 1
 
 
-def test_a_copy_that_was_cancelled_on_a_start_and_is_done_first_is_the_job() -> None:
-    desk = Desk(OnStart)
+def test_a_copy_that_was_cancelled_on_a_start_and_is_done_first_is_the_job(desk_for: Callable[..., Any]) -> None:
+    desk = desk_for(OnStart)
     desk.tell(Started(SERVERS, 0, 0, 0), Started(SERVERS, 1, 0, 1))
     assert [cancel.copy for cancel in desk.of(CancelCopy)] == [1]
     desk.tell(done(1, 1), Cancelled(SERVERS, 0, 0, 0, MET_SERVED, 0.0, 1.0))
-    assert desk.jobs.columns()["server"].tolist() == [1]
+    assert desk.records.columns()["server"].tolist() == [1]
 
 
-def test_a_job_is_placed_again_when_the_copy_that_had_cancelled_the_other_dies() -> None:
-    desk = Desk(Tied)
+def test_a_job_is_placed_again_when_the_copy_that_had_cancelled_the_other_dies(desk_for: Callable[..., Any]) -> None:
+    desk = desk_for(Tied)
     desk.tell(Cancelled(SERVERS, 1, 0, 1, MET_NOT_ARRIVED, 0.0, 0.0))
     desk.dispatcher.on_lost(0, 0)
     again = desk.of(AssignCopy)[2:]
@@ -252,18 +236,18 @@ def test_a_job_is_placed_again_when_the_copy_that_had_cancelled_the_other_dies()
     assert desk.copies.columns()["fate"].tolist() == [LOST, DIED]
 
 
-def test_a_job_is_not_placed_again_while_a_copy_of_it_is_alive() -> None:
-    desk = Desk()
+def test_a_job_is_not_placed_again_while_a_copy_of_it_is_alive(desk_for: Callable[..., Any]) -> None:
+    desk = desk_for()
     desk.dispatcher.on_lost(0, 0)
     assert len(desk.of(AssignCopy)) == 2
     desk.tell(done(1, 1))
-    assert desk.jobs.columns()["outcome"].tolist() == [COMPLETED]
+    assert desk.records.columns()["outcome"].tolist() == [COMPLETED]
 
 
-def test_numbers_count_the_copies_of_a_server() -> None:
-    desk = Desk()
+def test_numbers_count_the_copies_of_a_server(desk_for: Callable[..., Any]) -> None:
+    desk = desk_for()
     for job in range(1, 9):
-        desk.dispatcher.arrive(job, 0, (1.0, 1.0))
+        desk.arrive(job, 1.0, 1.0)
     for server in range(SERVERS):
         numbers = [copy.number for copy in desk.of(AssignCopy) if copy.to == server]
         assert numbers == list(range(1, len(numbers) + 1))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from dispatchers.dispatcher import Dispatcher
-from dispatchers.policy import NoParameters, Policy
+from dispatchers.policy import Policy
 from dispatchers.registry import policies
-from testbed.measure.records import COMPLETED, LOST, JobRecords
-from testbed.protocol import Assign, Done, Message, Moved, Noticed, Probe, ProbeReply
-from testbed.runtime.virtual import VirtualRuntime
+from testbed.measure.records import COMPLETED, LOST
+from testbed.protocol import Assign, Done, Moved, Probe, ProbeReply
 
 HERE = 4  # the dispatcher's address; servers are 0..3
 
@@ -27,65 +26,24 @@ class ToServer(Policy):
         self.dispatcher.assign(job, 0)
 
 
-@dataclass
-class Desk:
-    """A dispatcher, and what it sends."""
-
-    policy: type[Policy] = ToServer
-    parameters: Any = field(default_factory=NoParameters)
-    tasks_move: bool = True
-
-    def __post_init__(self) -> None:
-        self.runtime = VirtualRuntime(1)
-        self.sent: list[Message] = []
-        self.runtime.send = self.sent.append
-        self.records = JobRecords(1)
-        self.dispatcher = Dispatcher(
-            self.runtime,
-            HERE,
-            index=0,
-            servers=4,
-            policy=self.policy,
-            parameters=self.parameters,
-            ledger=self.records,
-            recovers=True,
-            tasks_move=self.tasks_move,
-        )
-
-    def tell(self, *messages: Message) -> None:
-        for message in messages:
-            self.dispatcher.handlers[type(message)](message)
-            self.runtime.run(self.runtime.now)
-
-    def arrive(self, job: int = 0) -> int:
-        self.dispatcher.arrive(job, 0, (1.0,))
-        return self.placed[-1]
-
-    def lost(self, first: int, last: int | None = None) -> None:
-        self.dispatcher.on_lost(first, first if last is None else last)
-        self.runtime.run(self.runtime.now)
-
-    def noticed(self, dead: int, *senders: int) -> None:
-        self.tell(*(Noticed(HERE, sender, dead, dead) for sender in senders))
-
-    @property
-    def placed(self) -> list[int]:
-        """Where tasks were placed, in order."""
-        return [message.to for message in self.sent if isinstance(message, Assign)]
-
-
 def moved(sender: int, to: int, number: int, job: int = 0) -> Moved:
     return Moved(HERE, sender, job, 0, to, number)
 
 
+@pytest.fixture(scope="module")
+def recovering(open_desk: Any) -> Callable[..., Any]:
+    """Open the desk of a dispatcher that dispatches lost tasks again, with tasks that move unless told otherwise."""
+    return partial(open_desk, policy=ToServer, recovers=True, tasks_move=True)
+
+
 @pytest.fixture
-def desk() -> Desk:
-    found = Desk()
+def desk(recovering: Callable[..., Any]) -> Any:
+    found = recovering()
     assert found.arrive() == 0
     return found
 
 
-def test_a_dead_servers_task_is_placed_again_when_all_others_have_noticed(desk: Desk) -> None:
+def test_a_dead_servers_task_is_placed_again_when_all_others_have_noticed(desk: Any) -> None:
     desk.lost(0)
     desk.noticed(0, 1, 3)
     assert desk.placed == [0]
@@ -97,14 +55,14 @@ def test_a_dead_servers_task_is_placed_again_when_all_others_have_noticed(desk: 
     assert (desk.dispatcher.recovery.dispatched_again, desk.dispatcher.done_twice) == (1, 0)
 
 
-def test_a_task_that_was_stolen_from_the_dead_in_time_is_not_placed_again(desk: Desk) -> None:
+def test_a_task_that_was_stolen_from_the_dead_in_time_is_not_placed_again(desk: Any) -> None:
     desk.lost(0)
     desk.tell(moved(2, 2, 1))
     desk.noticed(0, 1, 2, 3)
     assert desk.placed == [0]
 
 
-def test_nothing_is_placed_again_before_the_dead_can_say_no_more_to_this_dispatcher(desk: Desk) -> None:
+def test_nothing_is_placed_again_before_the_dead_can_say_no_more_to_this_dispatcher(desk: Any) -> None:
     desk.noticed(0, 1, 2, 3)
     assert desk.placed == [0]
     desk.tell(Done(HERE, 0, 0, 0, 0.0, 1.0))  # was on its way
@@ -113,14 +71,14 @@ def test_nothing_is_placed_again_before_the_dead_can_say_no_more_to_this_dispatc
     assert desk.dispatcher.done_twice == 0
 
 
-def test_words_that_come_early_count_when_the_dispatcher_notices_itself(desk: Desk) -> None:
+def test_words_that_come_early_count_when_the_dispatcher_notices_itself(desk: Any) -> None:
     desk.noticed(0, 1, 2, 3)
     desk.lost(0)
     assert len(desk.placed) == 2
 
 
-def test_where_tasks_never_move_nobody_else_is_waited_for() -> None:
-    desk = Desk(tasks_move=False)
+def test_where_tasks_never_move_nobody_else_is_waited_for(recovering: Callable[..., Any]) -> None:
+    desk = recovering(tasks_move=False)
     desk.arrive()
     desk.lost(0)
     assert len(desk.placed) == 2
@@ -128,17 +86,17 @@ def test_where_tasks_never_move_nobody_else_is_waited_for() -> None:
     assert desk.placed[-1] == 3
 
 
-def test_an_older_move_does_not_count_after_a_later_one(desk: Desk) -> None:
+def test_an_older_move_does_not_count_after_a_later_one(desk: Any) -> None:
     desk.tell(moved(2, 2, 2), moved(1, 1, 1))
     assert desk.dispatcher.in_system[0].at == [2]
 
 
-def test_word_of_a_move_may_come_after_the_end_of_the_job(desk: Desk) -> None:
+def test_word_of_a_move_may_come_after_the_end_of_the_job(desk: Any) -> None:
     desk.tell(moved(2, 2, 2), Done(HERE, 2, 0, 0, 0.0, 1.0), moved(1, 1, 1))
     assert desk.dispatcher.in_system == {}
 
 
-def test_a_task_whose_new_server_died_before_it_could_tell_is_placed_again(desk: Desk) -> None:
+def test_a_task_whose_new_server_died_before_it_could_tell_is_placed_again(desk: Any) -> None:
     """Server 1 has stolen it and said Received to server 0, but its word to the dispatcher was cut off."""
     desk.tell(moved(0, 1, 1))
     desk.lost(1)
@@ -146,7 +104,7 @@ def test_a_task_whose_new_server_died_before_it_could_tell_is_placed_again(desk:
     assert len(desk.placed) == 2
 
 
-def test_a_task_that_the_dead_passed_on_is_not_placed_again(desk: Desk) -> None:
+def test_a_task_that_the_dead_passed_on_is_not_placed_again(desk: Any) -> None:
     """Server 0 sent it to server 1 and has heard of its death; but server 2 had stolen it from there."""
     desk.lost(1)
     desk.tell(moved(2, 2, 2), moved(0, 1, 1))
@@ -154,7 +112,7 @@ def test_a_task_that_the_dead_passed_on_is_not_placed_again(desk: Desk) -> None:
     assert desk.placed == [0]
 
 
-def test_a_task_that_went_from_one_dead_server_over_another_is_waited_for(desk: Desk) -> None:
+def test_a_task_that_went_from_one_dead_server_over_another_is_waited_for(desk: Any) -> None:
     """0 -> 1 -> 2; server 1's word was cut off, and server 2 speaks after it has noticed the first death only."""
     desk.lost(0)
     desk.noticed(0, 2, 3)
@@ -166,7 +124,7 @@ def test_a_task_that_went_from_one_dead_server_over_another_is_waited_for(desk: 
     assert desk.dispatcher.in_system[0].at == [2]
 
 
-def test_an_old_move_does_not_count_in_a_tasks_next_life(desk: Desk) -> None:
+def test_an_old_move_does_not_count_in_a_tasks_next_life(desk: Any) -> None:
     desk.tell(moved(1, 1, 2))  # 0 -> 3 -> 1; the first move is yet to be told
     desk.lost(1)
     desk.noticed(1, 0, 2, 3)
@@ -179,12 +137,12 @@ def test_an_old_move_does_not_count_in_a_tasks_next_life(desk: Desk) -> None:
     assert desk.dispatcher.in_system[0].at == [2]
 
 
-def test_no_job_is_placed_on_a_dead_server_or_waits_for_one(desk: Desk) -> None:
+def test_no_job_is_placed_on_a_dead_server_or_waits_for_one(desk: Any) -> None:
     desk.lost(0, 2)
     assert [desk.arrive(job) for job in (1, 2, 3)] == [3, 3, 3]
 
 
-def test_with_no_server_left_jobs_are_lost(desk: Desk) -> None:
+def test_with_no_server_left_jobs_are_lost(desk: Any) -> None:
     desk.lost(0, 1)
     desk.lost(2, 3)
     desk.arrive(1)
@@ -194,10 +152,12 @@ def test_with_no_server_left_jobs_are_lost(desk: Desk) -> None:
 
 @pytest.mark.parametrize("timeout", [None, 5.0])
 @pytest.mark.parametrize("policy", ["power-of-d", "jsq"])
-def test_a_probe_of_the_dead_is_answered_in_their_place(policy: str, timeout: float | None) -> None:
+def test_a_probe_of_the_dead_is_answered_in_their_place(
+    policy: str, timeout: float | None, recovering: Callable[..., Any]
+) -> None:
     kind = policies()[policy]
     parameters = {"d": 4, "timeout": timeout} if policy == "power-of-d" else {"timeout": timeout}
-    desk = Desk(kind, kind.Parameters(**parameters))
+    desk = recovering(policy=kind, parameters=kind.Parameters(**parameters))
     desk.dispatcher.arrive(0, 0, (1.0,))
     asked = [message.to for message in desk.sent if isinstance(message, Probe)]
     assert sorted(asked) == [0, 1, 2, 3]
@@ -210,10 +170,10 @@ def test_a_probe_of_the_dead_is_answered_in_their_place(policy: str, timeout: fl
     assert sum(isinstance(message, Probe) for message in desk.sent) == 6
 
 
-def test_a_reply_to_the_first_question_of_a_job_is_none_to_its_second() -> None:
+def test_a_reply_to_the_first_question_of_a_job_is_none_to_its_second(recovering: Callable[..., Any]) -> None:
     kind = policies()["power-of-d"]
     for seed in range(20):
-        desk = Desk(kind, kind.Parameters(d=2, timeout=1.0))
+        desk = recovering(policy=kind, parameters=kind.Parameters(d=2, timeout=1.0))
         desk.dispatcher.rng = desk.runtime.stream(str(seed))
         desk.dispatcher.arrive(0, 0, (1.0,))
         first = [message.to for message in desk.sent if isinstance(message, Probe)]
@@ -229,8 +189,8 @@ def test_a_reply_to_the_first_question_of_a_job_is_none_to_its_second() -> None:
         assert desk.placed == [second[0]]
 
 
-def test_least_outstanding_leaves_the_dead_out_and_counts_what_moves() -> None:
-    desk = Desk(policies()["least-outstanding"], NoParameters())
+def test_least_outstanding_leaves_the_dead_out_and_counts_what_moves(recovering: Callable[..., Any]) -> None:
+    desk = recovering(policy=policies()["least-outstanding"])
     assert sorted(desk.arrive(job) for job in range(4)) == [0, 1, 2, 3]
     at_zero = desk.placed.index(0)
     desk.lost(0)
@@ -244,16 +204,18 @@ def test_least_outstanding_leaves_the_dead_out_and_counts_what_moves() -> None:
     desk.arrive(8)
 
 
-def test_servers_that_are_there_again_are_used_again() -> None:
-    desk = Desk(tasks_move=False)
+def test_servers_that_are_there_again_are_used_again(recovering: Callable[..., Any]) -> None:
+    desk = recovering(tasks_move=False)
     desk.lost(0, 2)
     assert {desk.arrive(job) for job in range(10)} == {3}
     desk.dispatcher.on_found(0, 2)
-    assert desk.arrive(10) == Desk().arrive()
+    assert desk.arrive(10) == recovering().arrive()
 
 
-def test_servers_that_are_there_again_are_used_once_all_have_noticed_their_death() -> None:
-    desk = Desk()
+def test_servers_that_are_there_again_are_used_once_all_have_noticed_their_death(
+    recovering: Callable[..., Any],
+) -> None:
+    desk = recovering()
     server = desk.arrive(0)
     others = [other for other in range(4) if other != server]
     desk.lost(server)
@@ -266,8 +228,8 @@ def test_servers_that_are_there_again_are_used_once_all_have_noticed_their_death
     assert desk.arrive(20) == server
 
 
-def test_what_died_with_the_last_servers_is_placed_when_some_are_there_again() -> None:
-    desk = Desk(tasks_move=False)
+def test_what_died_with_the_last_servers_is_placed_when_some_are_there_again(recovering: Callable[..., Any]) -> None:
+    desk = recovering(tasks_move=False)
     desk.arrive(0)
     desk.lost(0, 3)
     before = len(desk.placed)
