@@ -1,10 +1,10 @@
-"""A browser for those who test what it shows."""
+"""A browser for those who test what it shows, and what clusters must not leave behind."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,3 +58,22 @@ def browser(chromium: Any) -> Iterator[Any]:
     yield chromium
     assert chromium.get_log("browser") == []
     chromium.get("about:blank")
+
+
+@pytest.fixture(scope="session")
+def processes_in() -> Callable[[Path], list[int]]:
+    """Find the processes of clusters whose controller keeps its socket or its temporary files in a folder."""
+
+    def find(folder: Path) -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    environment = (entry / "environ").read_bytes()
+                except OSError:
+                    continue
+                if f"TMPDIR={folder}\0".encode() in environment and b"TESTBED_CONTROL=" in environment:
+                    found.append(int(entry.name))
+        return found
+
+    return find

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -38,9 +39,10 @@ policy = "random"
 class Run:
     """A ``testbed run`` in its own process group, with its own folder for temporary files."""
 
-    def __init__(self, folder: Path, temporary: Path) -> None:
+    def __init__(self, folder: Path, temporary: Path, processes_in: Callable[[Path], list[int]]) -> None:
         self.output = folder / "runs"
         self.temporary = temporary
+        self.children = partial(processes_in, temporary)  # the cluster's
         self._scenario = folder / "long.toml"
         self.process: subprocess.Popen[str]
 
@@ -62,19 +64,6 @@ class Run:
             text=True,
             process_group=0,
         )
-
-    def children(self) -> list[int]:
-        """Return the processes of the cluster that was started with the temporary folder of this test."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    environment = (entry / "environ").read_bytes()
-                except OSError:
-                    continue
-                if f"TMPDIR={self.temporary}\0".encode() in environment and b"TESTBED_CONTROL=" in environment:
-                    found.append(int(entry.name))
-        return found
 
     def folder(self) -> Path:
         (found,) = self.output.glob("*/")
@@ -114,9 +103,9 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(tmp_path: Path, processes_in: Callable[[Path], list[int]]) -> Iterator[Run]:
     with tempfile.TemporaryDirectory(prefix="tb") as temporary:
-        made = Run(tmp_path, Path(temporary))
+        made = Run(tmp_path, Path(temporary), processes_in)
         try:
             yield made
         finally:

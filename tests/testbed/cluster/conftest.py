@@ -17,7 +17,7 @@ from testbed.cluster.controller import Controller
 from testbed.measure.records import Measurements
 from testbed.scenario import Scenario, decode
 
-CONTROL_ENV = b"TESTBED_CONTROL="
+ProcessesIn = Callable[[Path], list[int]]
 
 
 def scenario(**settings: Any) -> Scenario:
@@ -40,22 +40,8 @@ def make_scenario() -> Callable[..., Scenario]:
     return scenario
 
 
-def processes_in(folder: Path) -> list[int]:
-    """Return the processes whose controller keeps its socket or its temporary files in ``folder``."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                environment = (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if f"TMPDIR={folder}\0".encode() in environment and CONTROL_ENV in environment:
-                found.append(int(entry.name))
-    return found
-
-
 @pytest.fixture
-def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def temporary(monkeypatch: pytest.MonkeyPatch, processes_in: ProcessesIn) -> Iterator[Path]:
     """The folder for temporary files of this test. At its end nothing is left in it, and no process that knows it."""
     with tempfile.TemporaryDirectory(prefix="tb") as name:
         monkeypatch.setenv("TMPDIR", name)
@@ -70,7 +56,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def wait_for_no_process(temporary: Path) -> Callable[[float], None]:
+def wait_for_no_process(temporary: Path, processes_in: ProcessesIn) -> Callable[[float], None]:
     """Wait until the processes of this test have ended, but not longer than some seconds."""
 
     def wait(seconds: float) -> None:
@@ -119,3 +105,26 @@ def at_time() -> Callable[..., Callable[[Controller], None]]:
         return during
 
     return make
+
+
+class DeathWhilePaused:
+    """Kills node 2 at a time of the run while node 0 is paused, which goes on when the death has been noticed."""
+
+    def __init__(self, when: float) -> None:
+        self._when = when
+        self.paused = self.resumed = False
+
+    def __call__(self, controller: Controller) -> None:
+        pids = {member.name: member.process.pid for member in controller.members}
+        if controller.incidents and not self.resumed:
+            self.resumed = True
+            os.kill(pids["node-0"], signal.SIGCONT)
+        if not self.paused and max((word.time for word in controller.progress), default=0.0) >= self._when:
+            self.paused = True
+            os.kill(pids["node-0"], signal.SIGSTOP)  # is only slow, until it goes on
+            os.kill(pids["node-2"], signal.SIGKILL)
+
+
+@pytest.fixture
+def death_while_paused() -> type[DeathWhilePaused]:
+    return DeathWhilePaused

@@ -93,29 +93,13 @@ def test_what_a_copy_receives_is_what_its_size_and_its_threshold_say(
 @pytest.mark.parametrize("action", ["reroute", "replicate"])
 def test_what_a_node_holds_when_it_is_killed_is_served_elsewhere_once(
     run_cluster: Callable[..., Measurements],
-    at_time: Callable[..., Callable[[Controller], None]],
+    death_while_paused: Callable[[float], Any],
     action: str,
 ) -> None:
     scenario = two_pools(**{"threshold.action": action, "cluster.on_failure": "redispatch", "workload.rate": 2.5})
-
-    def act(controller: Controller) -> None:
-        pids = {member.name: member.process.pid for member in controller.members}
-        os.kill(pids["node-0"], signal.SIGSTOP)  # is only slow, until it goes on
-        os.kill(pids["node-2"], signal.SIGKILL)
-
-    resumed = False
-
-    def during(controller: Controller) -> None:
-        nonlocal resumed
-        if controller.incidents and not resumed:
-            resumed = True
-            pid = next(member.process.pid for member in controller.members if member.name == "node-0")
-            os.kill(pid, signal.SIGCONT)
-        kill(controller)
-
-    kill = at_time(25.0, act)
-    measured = run_cluster(scenario, during)
-    assert resumed
+    death = death_while_paused(25.0)
+    measured = run_cluster(scenario, death)
+    assert death.resumed
     assert measured.failure is None
     assert len(measured.incidents) == 1
     all_done_once(measured)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from testbed.cluster.controller import Controller
 from testbed.copy_life import DIED, LOST, MET_NOT_ARRIVED, MET_QUEUED, WON
 from testbed.measure.accounting import check
 from testbed.measure.records import COMPLETED, Measurements
@@ -56,27 +53,12 @@ def check_copies(measured: Measurements) -> None:
 
 @pytest.mark.parametrize("policy", ["hedge", "on start", "tied"])
 def test_when_a_node_is_killed_while_another_is_paused_every_job_is_done_once(
-    run_cluster: Callable[..., Measurements], at_time: Callable[..., Callable[[Controller], None]], policy: str
+    run_cluster: Callable[..., Measurements], death_while_paused: Callable[[float], Any], policy: str
 ) -> None:
     scenario = copied(policy, **{"cluster.on_failure": "redispatch"})
-    resumed = False
-
-    def act(controller: Controller) -> None:
-        pids = {member.name: member.process.pid for member in controller.members}
-        os.kill(pids["node-0"], signal.SIGSTOP)  # is only slow, until it goes on
-        os.kill(pids["node-2"], signal.SIGKILL)
-
-    def during(controller: Controller) -> None:
-        nonlocal resumed
-        if controller.incidents and not resumed:
-            resumed = True
-            pid = next(member.process.pid for member in controller.members if member.name == "node-0")
-            os.kill(pid, signal.SIGCONT)
-        kill(controller)
-
-    kill = at_time(15.0, act)
-    measured = run_cluster(scenario, during)
-    assert resumed
+    death = death_while_paused(15.0)
+    measured = run_cluster(scenario, death)
+    assert death.resumed
     assert len(measured.incidents) == 1
     assert measured.counters["tasks done twice"] == 0
     check_copies(measured)

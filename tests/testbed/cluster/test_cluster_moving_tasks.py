@@ -16,7 +16,7 @@ from testbed.cluster.controller import Controller
 from testbed.experiment import run
 from testbed.measure.accounting import check
 from testbed.measure.records import COUNTED, Measurements
-from testbed.measure.summary import measured_window, summarise
+from testbed.measure.summary import Summary, measured_window, summarise
 from testbed.nominal import nominal
 from testbed.replay import replay
 from testbed.runtime.system import slice_edges
@@ -43,6 +43,18 @@ def assert_all_done_once(measured: Measurements) -> None:
     accounting = check(measured.columns, measured.counters["jobs arrived"])
     assert accounting.balanced, accounting.problems
     assert accounting.completed == accounting.arrived > 300
+
+
+def summary_of(measured: Measurements, scenario: Scenario, twin: Measurements | None = None) -> Summary:
+    return summarise(
+        measured,
+        nominal(scenario),
+        variant="v",
+        replication=0,
+        time_unit_seconds=scenario.run.time_unit_seconds,
+        window=measured_window(measured, scenario.run.warmup, scenario.horizon),
+        twin=twin,
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,16 +93,7 @@ def test_tasks_move_and_every_job_is_done_once(
     assert measured.counted.shape == (len(edges), len(COUNTED))
     assert np.all(np.diff(measured.counted, axis=0) >= 0)
 
-    twin = simulate(scenario)
-    summary = summarise(
-        measured,
-        nominal(scenario),
-        variant="v",
-        replication=0,
-        time_unit_seconds=scenario.run.time_unit_seconds,
-        window=measured_window(measured, scenario.run.warmup, scenario.horizon),
-        twin=twin,
-    )
+    summary = summary_of(measured, scenario, twin=simulate(scenario))
     assert summary.pathwise is not None
     assert summary.overall_probe_rate is not None
     assert 0.05 < summary.overall_probe_rate < 4
@@ -140,14 +143,7 @@ def test_when_a_node_is_killed_while_another_is_paused_no_job_is_lost_or_done_tw
     (incident,) = measured.incidents
     said = r"process node-1 was ended by signal SIGKILL at time [0-9.]+; the run went on without its servers"
     assert re.fullmatch(said, incident)
-    summary = summarise(
-        measured,
-        nominal(scenario),
-        variant="v",
-        replication=0,
-        time_unit_seconds=scenario.run.time_unit_seconds,
-        window=measured_window(measured, scenario.run.warmup, scenario.horizon),
-    )
+    summary = summary_of(measured, scenario)
     assert not summary.verdict.valid
     assert any(incident in reason for reason in summary.verdict.reasons)
 
