@@ -36,8 +36,9 @@ from testbed.tracing.recorder import TraceRecorder
 #: do. Where turns are further apart nothing is held back.
 BREATH = 1 / 400
 
-#: A process that has slept for some milliseconds takes longest to wake up: the processor has slept as well. So the alarm
-#: goes off early by this share of the time to sleep, but by this many seconds at most, and the rest is waited out awake.
+#: A process that has slept for some milliseconds takes longest to wake up: the processor has slept as well. So the
+#: alarm goes off early by this share of the time to sleep, but by this many seconds at most, and the rest is waited
+#: out awake.
 EARLY_SHARE = 0.02
 EARLY_SECONDS = 0.0004
 
