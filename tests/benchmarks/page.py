@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Literal
 
+import one_node
 import trio
 from selenium import webdriver
 
@@ -26,7 +27,6 @@ from testbed.dash.reporter import PageReporter
 from testbed.dash.serving import Place
 from testbed.live import Silent
 from testbed.measure.records import ProcessReport
-from testbed.scenario import load
 from testbed.theory.predict import predict
 
 ROUNDS = 5
@@ -65,18 +65,7 @@ def looking_at(address: str) -> Iterator[webdriver.Chrome]:
 
 def run(kind: Kind) -> tuple[ProcessReport, str]:
     """Run for about twelve seconds; return the node's report and the mean response time that the page showed."""
-    scenario = load("quickstart").with_settings(
-        {
-            "run.time_unit": "100ms",
-            "run.warmup": 0,
-            "run.duration": 120,
-            "cluster.nodes": 1,
-            "cluster.pools.main.servers": 200,
-            "workload.load": 0.8,
-            "dispatch": {"policy": "power-of-d"},
-            "variants": [],
-        }
-    )
+    scenario = one_node.scenario()
     theory = theory_of(scenario, predict(scenario))
     observer = Observer(scenario, "power-of-d", 0, theory=theory, horizon=scenario.horizon)
     place = Place.open()
@@ -88,10 +77,10 @@ def run(kind: Kind) -> tuple[ProcessReport, str]:
 
     with watcher, looking_at(address) if kind == "page open" else nullcontext() as browser:
         trio.run(trio.sleep, 3.0)  # starting a browser is not looking at a page
-        measurements = trio.run(Controller(scenario, 0, labels={}, observe=observe).run)
+        report = one_node.run(observe)
         shown = "" if browser is None else browser.find_element("id", "figure-mean").text
     place.sock.close()
-    return next(process for process in measurements.processes if process.name == "node-0"), shown
+    return report, shown
 
 
 def main() -> None:

@@ -10,29 +10,16 @@ import statistics
 import threading
 import urllib.request
 
-import trio
+import one_node
 
 from testbed.cluster.controller import Controller
 from testbed.measure.records import ProcessReport
-from testbed.scenario import load
 
 ROUNDS = 5
 
 
 def run(scraped: bool) -> tuple[ProcessReport, list[int]]:
     """Run for about twelve seconds; return the node's report and the sizes of the scrapes."""
-    scenario = load("quickstart").with_settings(
-        {
-            "run.time_unit": "100ms",
-            "run.warmup": 0,
-            "run.duration": 120,
-            "cluster.nodes": 1,
-            "cluster.pools.main.servers": 200,
-            "workload.load": 0.8,
-            "dispatch": {"policy": "power-of-d"},
-            "variants": [],
-        }
-    )
     over = threading.Event()
     sizes: list[int] = []
     threads: list[threading.Thread] = []
@@ -52,11 +39,11 @@ def run(scraped: bool) -> tuple[ProcessReport, list[int]]:
         if controller.progress and all(progress.time > 118 for progress in controller.progress):
             over.set()
 
-    measurements = trio.run(Controller(scenario, 0, labels={}, observe=observe).run)
+    report = one_node.run(observe)
     over.set()
     for thread in threads:
         thread.join()
-    return next(process for process in measurements.processes if process.name == "node-0"), sizes
+    return report, sizes
 
 
 def main() -> None:
