@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -77,7 +77,26 @@ class Lines(Silent):
             self.announce(f"{snapshot.name}{done}  {snapshot}")
 
 
-class Bar(Silent):
+class InTerminal:
+    """Mixed into what moves bars in a terminal, those of ``_progress``: they are there within a ``with``."""
+
+    _progress: Progress
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def announce(self, text: str) -> None:
+        """Write a line above the bars."""
+        self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class Bar(InTerminal, Silent):
     """A bar for each variant with the time left, in a terminal."""
 
     def __init__(self, console: Console) -> None:
@@ -92,19 +111,6 @@ class Bar(Silent):
         )
         self._tasks: dict[tuple[str, int], int] = {}
 
-    def __enter__(self) -> Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
-    def announce(self, text: str) -> None:
-        """Write a line above the bars."""
-        self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
-
     def show(self, snapshot: Snapshot) -> None:
         """Move the bar."""
         key = (snapshot.variant, snapshot.replication)
@@ -117,7 +123,7 @@ class Bar(Silent):
         )
 
 
-class RunsBar:
+class RunsBar(InTerminal):
     """One bar over many runs, with the time left, in a terminal; elsewhere only its end is shown."""
 
     def __init__(self, console: Console) -> None:
@@ -130,15 +136,6 @@ class RunsBar:
             refresh_per_second=4,
         )
         self._task = self._progress.add_task("", total=0)
-
-    def __enter__(self) -> RunsBar:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
 
     def show(self, done: int, total: int, doing: str) -> None:
         """Move the bar, and say what is done now."""

@@ -16,13 +16,40 @@ from testbed.measure.records import (
     DELAY_BUCKETS,
     OUTCOMES,
     RESPONSE_BUCKETS,
+    CopyRecord,
     CopyRecords,
+    JobRecord,
     JobRecords,
+    Record,
+    Records,
 )
 from testbed.tracing.choice import are_traced
 
 
-class LiveRecords(JobRecords):
+class Live(Records[Record]):
+    """Records that are counted a few times a second, and before they are taken."""
+
+    _seen = 0  # records that were counted
+
+    def take(self, most: int) -> list[bytes]:
+        """Count what was written, and return it; see Records."""
+        self.catch_up()
+        self._seen = 0
+        return super().take(most)
+
+    def catch_up(self) -> None:
+        """Count what was written since the last time."""
+        rows = self.rows(self._seen)
+        self._seen = self.count
+        if len(rows):
+            self._count(rows)
+
+    def _count(self, rows: npt.NDArray[np.void]) -> None:
+        """Count ``rows``, at least one."""
+        raise NotImplementedError
+
+
+class LiveRecords(Live[JobRecord], JobRecords):
     """Job records with what is shown and scraped while the run goes on.
 
     ``responses``, ``inherent``, ``queueing`` and ``lags`` hold response times, inherent and queueing delays of
@@ -41,20 +68,8 @@ class LiveRecords(JobRecords):
         self.tasks = [0] * len(OUTCOMES)
         self.examples: list[tuple[int, float] | None] = [None] * len(self.responses.counts)
         self._traced = traced
-        self._seen = 0
 
-    def take(self, most: int) -> list[bytes]:
-        """Count what was written, and return it; see Records."""
-        self.catch_up()
-        self._seen = 0
-        return super().take(most)
-
-    def catch_up(self) -> None:
-        """Count what was written since the last time."""
-        rows = self.rows(self._seen)
-        self._seen = self.count
-        if not len(rows):
-            return
+    def _count(self, rows: npt.NDArray[np.void]) -> None:
         outcome = rows["outcome"]
         tasks = np.bincount(outcome, rows["tasks"], len(OUTCOMES))
         self.outcomes = (np.bincount(outcome, minlength=len(OUTCOMES)) + self.outcomes).tolist()
@@ -77,7 +92,7 @@ class LiveRecords(JobRecords):
             self.examples[bucket] = int(jobs[i]), float(responses[i])
 
 
-class LiveCopies(CopyRecords):
+class LiveCopies(Live[CopyRecord], CopyRecords):
     """Records of copies with what is scraped while the run goes on."""
 
     def __init__(self, capacity: int) -> None:
@@ -87,25 +102,13 @@ class LiveCopies(CopyRecords):
         self.later = [0] * len(FATES)
         self.met = [0] * len(MET)
         self.received = [0.0] * len(FATES)  # time units
-        self._seen = 0
 
     @property
     def cancelled(self) -> int:
         """How many copies were cancelled."""
         return sum(self.met) - self.met[NOT_CANCELLED]
 
-    def take(self, most: int) -> list[bytes]:
-        """Count what was written, and return it; see Records."""
-        self.catch_up()
-        self._seen = 0
-        return super().take(most)
-
-    def catch_up(self) -> None:
-        """Count what was written since the last time."""
-        rows = self.rows(self._seen)
-        self._seen = self.count
-        if not len(rows):
-            return
+    def _count(self, rows: npt.NDArray[np.void]) -> None:
         first = rows["copy"] == 0
         fate = rows["fate"]
         self.first = (np.bincount(fate[first], minlength=len(FATES)) + self.first).tolist()

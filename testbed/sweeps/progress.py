@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from testbed.live import PLAIN_SECONDS, Silent
+from testbed.live import PLAIN_SECONDS, InTerminal, Silent
 from testbed.snapshot import Snapshot
 from testbed.sweeps.plan import Plan, RunKey, Runs
 
@@ -81,7 +80,7 @@ class ProgressLines(Progress):
         self.announce(f"{self.runs_done} of {self.runs_expected} runs{left}  {state}".rstrip())
 
 
-class ProgressBar(Progress):
+class ProgressBar(InTerminal, Progress):
     """A bar with the time left, in a terminal."""
 
     def __init__(self, console: Console) -> None:
@@ -96,19 +95,6 @@ class ProgressBar(Progress):
             refresh_per_second=4,
         )
         self._bar = self._progress.add_task("sweep", total=None, runs="", state="")
-
-    def __enter__(self) -> ProgressBar:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
-    def announce(self, text: str) -> None:
-        """Write a line above the bar."""
-        self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def refresh(self, work_of_present_run: float, state: str) -> None:
         """Move the bar."""

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammainc, logsumexp
@@ -80,6 +81,15 @@ def erlang_cdf(stages: int, t: Floats) -> Floats:
     return np.asarray(gammainc(stages, t)) if stages > 0 else np.ones_like(t)
 
 
+def _counted(positions: Sequence[int]) -> tuple[npt.NDArray[np.int_], npt.NDArray[np.int_]]:
+    """Return the distinct positions, and the number of servers with each."""
+    if not positions:
+        raise ValueError("positions is empty; give one position for each server of the job")
+    for position in positions:
+        require_count("positions", position)
+    return np.unique(np.asarray(positions), return_counts=True)
+
+
 def response_time_at(positions: Sequence[int]) -> float:
     """Return E[T] of a job whose last task on each of its servers has the given position, the one in service being 1.
 
@@ -87,11 +97,7 @@ def response_time_at(positions: Sequence[int]) -> float:
     the last. Exact for exponential sizes of mean 1 and every policy that fixes positions on arrival.
     Raises ValueError for no position or one below 1.
     """
-    if not positions:
-        raise ValueError("positions is empty; give one position for each server of the job")
-    for position in positions:
-        require_count("positions", position)
-    levels, servers = np.unique(np.asarray(positions), return_counts=True)
+    levels, servers = _counted(positions)
 
     def tail(t: Floats) -> Floats:
         log_done = sum(
@@ -108,11 +114,7 @@ def response_time_bound(positions: Sequence[int]) -> float:
     Lemma 4.1 of Weng and Wang 2021 in the form that the sheet derives: E max Y <= ln(sum E e^(theta Y)) / theta.
     Raises ValueError for no position or one below 1.
     """
-    if not positions:
-        raise ValueError("positions is empty; give one position for each server of the job")
-    for position in positions:
-        require_count("positions", position)
-    levels, servers = np.unique(np.asarray(positions), return_counts=True)
+    levels, servers = _counted(positions)
 
     def bound(theta: float) -> float:
         return float(logsumexp(-levels * math.log1p(-theta), b=servers)) / theta
