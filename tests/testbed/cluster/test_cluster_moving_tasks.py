@@ -96,7 +96,7 @@ def test_tasks_move_and_every_job_is_done_once(
     summary = summary_of(measured, scenario, twin=simulate(scenario))
     assert summary.pathwise is not None
     assert summary.overall_probe_rate is not None
-    assert 0.05 < summary.overall_probe_rate < 4
+    assert 0 < summary.overall_probe_rate < 4  # on a machine that stalls servers are seldom idle, and seldom ask
 
 
 class Calamity:
