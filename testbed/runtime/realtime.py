@@ -88,6 +88,7 @@ class RealTimeRuntime:
         self._routes: list[dict[type[Message], Callable[[Message], object]]] = [{} for _ in range(addresses)]
         self._outboxes: list[list[Message]] = [[] for _ in range(addresses)]
         self._connections: list[Connection] = []
+        self._first_address: dict[Connection, int] = {}
         self._lateness_add = lateness_seconds.add
         self._delay = delay
         #: Part of the environment.
@@ -127,7 +128,11 @@ class RealTimeRuntime:
 
     def link(self, connection: Connection, addresses: Sequence[int]) -> None:
         """Send messages for ``addresses`` over ``connection`` from now on."""
+        # Servers first, whose addresses are the lowest: they have work to begin, while dispatchers take notes. Whoever is
+        # sent to last gets a processor last.
         self._connections.append(connection)
+        self._first_address[connection] = min(addresses, default=len(self._outboxes))
+        self._connections.sort(key=self._first_address.__getitem__)
         for address in addresses:
             self._outboxes[address] = connection.outbox
 
@@ -135,6 +140,7 @@ class RealTimeRuntime:
         """Forget a connection that is closed; what is sent to its agents from now on is lost."""
         if connection in self._connections:
             self._connections.remove(connection)
+            del self._first_address[connection]
         lost: list[Message] = []
         self._outboxes = [lost if outbox is connection.outbox else outbox for outbox in self._outboxes]
 
