@@ -128,8 +128,8 @@ class RealTimeRuntime:
 
     def link(self, connection: Connection, addresses: Sequence[int]) -> None:
         """Send messages for ``addresses`` over ``connection`` from now on."""
-        # Servers first, whose addresses are the lowest: they have work to begin, while dispatchers take notes. Whoever is
-        # sent to last gets a processor last.
+        # Servers first, whose addresses are the lowest: they have work to begin, while dispatchers take notes. Whoever
+        # is sent to last gets a processor last.
         self._connections.append(connection)
         self._first_address[connection] = min(addresses, default=len(self._outboxes))
         self._connections.sort(key=self._first_address.__getitem__)
