@@ -217,7 +217,7 @@ def _limits(cases: Sequence[CaseResult]) -> list[Block]:
         blocks.append(
             Plot(
                 inline_svg(over_servers(case), f"limit-{i}"),
-                f"{case.name}: {case.about}. The twin's error against the number of servers; {fitted}.",
+                f"{case.name} ({case.about}): the twin's error against the number of servers; {fitted}.",
                 f"Plot of the twin's error over 1/N, {case.name}: {errors} servers; {fitted}.",
             )
         )
