@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from testbed.cli.app import ScenarioArgument, announce_unstable, app, fail, finish, read
+from testbed.cli.app import INTERRUPTED, ScenarioArgument, announce_unstable, app, fail, finish, read
 from testbed.cli.running import watcher_for
 from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, open_page
 from testbed.scenario import ScenarioError, resolved, variants
@@ -81,7 +81,11 @@ def up(
     try:
         announce_unstable(base, watcher)
         if detach:
-            state = start(order)
+            try:
+                state = start(order)
+            except KeyboardInterrupt:
+                print("interrupted: the cluster was coming up, and was ended", file=sys.stderr)
+                raise typer.Exit(INTERRUPTED) from None
             print(f"{state.name} stands; `testbed ps` shows it, `testbed down {state.name}` ends it")
             return
         cluster = StandingCluster(order, watcher)

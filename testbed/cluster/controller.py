@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shutil
-import signal
 import socket
 import tempfile
 import time
@@ -39,7 +38,7 @@ from testbed.cluster.control import (
     Setup,
     Start,
 )
-from testbed.cluster.members import Member, launch, roles
+from testbed.cluster.members import Member, cannot_start, how_it_ended, launch, roles
 from testbed.measure.records import TABLES, Measurements, row_type
 from testbed.metrics.discovery import TargetGroup
 from testbed.protocol import VERSION, ProtocolError
@@ -198,7 +197,10 @@ class Controller:
         for number, role in enumerate(roles(self.scenario)):
             if self._over():
                 return
-            member = await launch(number, role, self._logs or self._folder, self._address, self._token)
+            try:
+                member = await launch(number, role, self._logs or self._folder, self._address, self._token)
+            except OSError as error:
+                raise ClusterError(cannot_start(role.name, error)) from None
             self.members.append(member)
             self._nursery.start_soon(self._supervise, member)
 
@@ -211,8 +213,7 @@ class Controller:
         self._notify()
         if self._finishing or member.report is not None:
             return
-        how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
-        await self._died(member, how)
+        await self._died(member, how_it_ended(code))
 
     async def _died(self, member: Member, how: str) -> None:
         """Go on without a process, where that can be, or end."""
@@ -312,7 +313,8 @@ class Controller:
                 )
                 await self._until(lambda: all(member.linked for member in self.members))
         if scope.cancelled_caught:
-            late = ", ".join(member.name for member in self.members if not member.linked)
+            silent = [member.name for member in self.members if member.ready is None]
+            late = ", ".join(silent or [member.name for member in self.members if not member.linked])
             raise ClusterError(f"not ready after {seconds:.0f} s: {late}; is this machine overloaded?")
         if self.failure is not None:
             raise ClusterError(self.failure)

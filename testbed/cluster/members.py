@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -138,14 +139,27 @@ def added_up(first: Progress, second: Progress) -> Progress:
     )
 
 
+def how_it_ended(code: int) -> str:
+    """Say how a process ended, from its return code as ``subprocess`` has it."""
+    return f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+
+
+def cannot_start(name: str, error: OSError) -> str:
+    """Say why a process can't be started, and where to look."""
+    return f"process {name} cannot be started: {error}; look at the limits of this shell (`ulimit -a`)"
+
+
 async def launch(number: int, role: Role, logs: Path, address: Address, token: str) -> Member:
-    """Start a process, which writes its log in ``logs``; ``address`` is the controller's, ``token`` the secret."""
+    """Start a process, which writes its log in ``logs``; ``address`` is the controller's, ``token`` the secret.
+
+    Raises OSError.
+    """
     log = logs / f"{role.name}.log"
     return Member(number, *role, await open_process(number, role.name, log, address, token), log)
 
 
 async def open_process(number: int, name: str, log: Path, address: Address, token: str) -> trio.Process:
-    """Start the process of a member."""
+    """Start the process of a member. Raises OSError."""
     control = msgspec.json.encode((address, token, number)).decode()
     # Numerical libraries would start a thread per core in every process.
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -27,7 +27,7 @@ from dispatchers.registry import policies
 from testbed.cluster.collected import Records
 from testbed.cluster.control import Change, Drain, FromProcess, Pace, Peers, Setup, Start
 from testbed.cluster.controller import OBSERVE_SECONDS, READY_SECONDS, START_IN_SECONDS, Controller
-from testbed.cluster.members import Member, open_process
+from testbed.cluster.members import Member, cannot_start, open_process
 from testbed.runtime.system import holds
 from testbed.scenario import resolved
 from testbed.snapshot import Theory
@@ -175,7 +175,12 @@ class StandingController(Controller):
 
     async def _revive(self, member: Member) -> None:
         """Start a process again, and have the others connect to it."""
-        member.process = await open_process(member.number, member.name, member.log, self._address, self._token)
+        try:
+            member.process = await open_process(member.number, member.name, member.log, self._address, self._token)
+        except OSError as error:
+            member.ended = True
+            self._fail(cannot_start(member.name, error))
+            return
         self._nursery.start_soon(self._supervise, member)
         with trio.move_on_after(READY_SECONDS) as scope:
             await self._until_alive(member, lambda: member.ready is not None)

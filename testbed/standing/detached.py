@@ -10,6 +10,7 @@ import time
 import msgspec
 
 from testbed.cluster.controller import ClusterError
+from testbed.cluster.members import how_it_ended
 from testbed.standing.register import StandingError, State, standing
 from testbed.standing.supervisor import BAD_INPUT, Order
 
@@ -19,7 +20,8 @@ POLL_SECONDS = 0.1
 def start(order: Order) -> State:
     """Start the cluster's supervisor and wait until the cluster stands.
 
-    Raises StandingError for a name or an output folder that can't be used, and ClusterError when it does not come up.
+    Raises StandingError for a name or an output folder that can't be used, and ClusterError when it does not come up;
+    an interruption meanwhile ends it.
     """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
@@ -31,16 +33,21 @@ def start(order: Order) -> State:
             start_new_session=True,  # the terminal's signals, and its end, are not for it
         )
         assert process.stdin is not None
-        process.stdin.write(msgspec.json.encode(order))
-        process.stdin.close()
-        while process.poll() is None:
-            for state in standing():
-                if state.name == order.name and state.pid == process.pid:
-                    process.returncode = 0  # it is left to itself: no warning that it was not waited for
-                    return state
-            time.sleep(POLL_SECONDS)
+        try:
+            process.stdin.write(msgspec.json.encode(order))
+            process.stdin.close()
+            while process.poll() is None:
+                for state in standing():
+                    if state.name == order.name and state.pid == process.pid:
+                        process.returncode = 0  # it is left to itself: no warning that it was not waited for
+                        return state
+                time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            raise
         said.seek(0)
         text = said.read().decode(errors="replace").strip().removeprefix("error: ")
     if process.returncode == BAD_INPUT:
         raise StandingError(text)
-    raise ClusterError(text or f"the supervisor ended with exit status {process.returncode}")
+    raise ClusterError(text or f"the supervisor {how_it_ended(process.returncode)}, and wrote nothing")

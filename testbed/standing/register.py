@@ -27,6 +27,10 @@ import platformdirs
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
+#: How the record of a cluster has it that did not come up.
+NEVER_STOOD = "did not come up"
+
+
 class StandingError(Exception):
     """A standing cluster can't be had, and why."""
 
@@ -193,7 +197,8 @@ def _epitaph(name: str, state: State | None) -> str:
     if state is None:
         return f"{name}: did not come up; cleaned up"
     if state.ended is not None:
-        return f"{name}: {state.ended}; what it measured is in {state.run_folder}"
+        left = "its logs are in" if state.ended == NEVER_STOOD else "what it measured is in"
+        return f"{name}: {state.ended}; {left} {state.run_folder}"
     age = (time.time() - state.started) / 60
     return (
         f"{name}: was killed, {age:.0f} minutes or less after it started; the records that it had written are in "

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import time
 import tomllib
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 import trio
@@ -52,7 +53,7 @@ from testbed.standing.control import (
     StatusReply,
 )
 from testbed.standing.controller import StandingController
-from testbed.standing.register import Claim, ProcessEntry, StandingError, State
+from testbed.standing.register import NEVER_STOOD, Claim, ProcessEntry, StandingError, State
 from testbed.standing.rolling import KEPT_ROWS, RollingRecords
 from testbed.standing.saved import StandingResult
 from testbed.theory.predict import predict
@@ -155,7 +156,7 @@ class StandingCluster:
 
     async def run(self) -> None:
         """Stand until told to go, and save what was measured. Raises ClusterError when the cluster does not come up."""
-        ended: str | None = "did not come up"
+        ended: str | None = NEVER_STOOD
         listener = self._listen()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(take_newcomers, listener, nursery, self._serve)
@@ -342,17 +343,29 @@ class StandingCluster:
 
 
 def main() -> None:
-    """Be the supervisor of a detached cluster."""
+    """Be the supervisor of a detached cluster. What goes wrong is in its log, and told to who started it."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    hearers: list[TextIO] = [sys.stderr]
+
+    def tell(text: str) -> None:
+        for hearer in hearers:
+            print(text, file=hearer, flush=True)
+
     try:
         cluster = StandingCluster(order, Silent())
         log = os.open(cluster.logs / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        hearers.append(os.fdopen(os.dup(2), "w"))
         os.dup2(log, 2)
         os.dup2(log, 1)
         execute(cluster)
     except (ClusterError, OutputError, ScenarioError, StandingError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}")
         raise SystemExit(1 if isinstance(error, ClusterError) else BAD_INPUT) from None
+    except Exception:
+        tell(traceback.format_exc().rstrip())
+        raise SystemExit(1) from None
+    for failure in cluster.result.failures:
+        tell(f"error: {failure}")
     if cluster.result.failures:
         raise SystemExit(1)
 
