@@ -13,6 +13,7 @@ from testbed.measure.control_variate import Estimate, controlled_mean
 from testbed.measure.records import COMPLETED
 from testbed.measure.summary import measured_window
 from testbed.nominal import nominal
+from testbed.scenario import ScenarioError
 
 if TYPE_CHECKING:
     from testbed.measure.records import Measurements
@@ -39,11 +40,18 @@ class TwinReading(msgspec.Struct, frozen=True):
 
 
 def twin_reading(scenario: Scenario, measurements: Measurements) -> TwinReading:
-    """Reduce a run of the twin to what a case needs of it. Called in the process that made the run."""
+    """Reduce a run of the twin to what a case needs of it. Called in the process that made the run.
+
+    Raises ScenarioError where no job was completed, so that there is no mean.
+    """
     start, stop = measured_window(measurements, scenario.run.warmup, scenario.horizon)
     columns: Columns = measurements.columns
     arrived = (columns["arrival"] >= start) & (columns["arrival"] < stop)
     done = arrived & (columns["outcome"] == COMPLETED)
+    if not done.any():
+        raise ScenarioError(
+            "no job that arrived in the measured window was completed; make it longer", key="run.duration"
+        )
     asked = nominal(scenario)
     jobs = np.count_nonzero(arrived) / (asked.rate * (stop - start))
     work = None

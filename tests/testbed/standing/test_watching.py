@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from testbed.standing import clusters, connect
@@ -55,6 +57,55 @@ def test_the_page_of_a_cluster_changes_it_and_outlives_it(browser: Any, place: A
     wait(browser, lambda: text(browser, "state") == "■ Ended: the cluster small has ended")
     place.wait_for(lambda: not place.processes())
     assert text(browser, "figure-load") == "0.600"
+
+
+def test_the_policy_is_changed_on_the_page_and_no_job_is_lost(browser: Any, place: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.select import Select
+
+    def choose(policy: str) -> None:
+        browser.find_element("id", "policy").send_keys(policy)
+        assert Select(browser.find_element("id", "policy")).first_selected_option.text == policy
+        browser.find_element("css selector", "#policy-form button").send_keys(Keys.ENTER)
+
+    def counted(what: str) -> int:
+        rows = browser.execute_script(
+            "const rows = [...document.querySelectorAll('#counters tbody tr')];"
+            "return Object.fromEntries(rows.map(row => [...row.cells].map(cell => cell.textContent)))"
+        )
+        return int(re.sub(r"\D", "", rows[what]))
+
+    said = place.up("--dash")
+    found = re.search(r"page: (http://127\.0\.0\.1:\d+/)\n", said.stderr)
+    assert found, said.stderr
+    browser.get(found[1])
+    wait(browser, lambda: text(browser, "subtitle").startswith("random: random, 10 servers"))
+    assert counted("probes") == counted("idle reports") == 0
+    choose("jiq")
+    wait(browser, lambda: re.match(r"✔ load 0\.5, policy jiq from time [\d.]+ on", text(browser, "said")))
+    wait(browser, lambda: text(browser, "subtitle").startswith("random: jiq, "))
+    wait(browser, lambda: counted("idle reports") > 100)
+    choose("power-of-d")
+    wait(browser, lambda: "✔ load 0.5, policy power-of-d from" in text(browser, "said"))
+    wait(browser, lambda: counted("probes") > 300)
+    choose("late-binding")
+    wait(browser, lambda: text(browser, "said").startswith("✘ ") and "reservations" in text(browser, "said"))
+    browser.refresh()
+    wait(browser, lambda: text(browser, "subtitle").startswith("random: power-of-d, "))
+    assert Select(browser.find_element("id", "policy")).first_selected_option.text == "power-of-d"
+    with connect() as client:
+        snapshot = client.status().snapshot
+        assert snapshot is not None
+        assert snapshot.policy == "power-of-d"
+        client.down()
+    wait(browser, lambda: text(browser, "state") == "■ Ended: the cluster small has ended")
+    (folder,) = (path for path in place.runs.iterdir() if path.is_dir())
+    (summary,) = json.loads((folder / "summary.json").read_text())
+    assert summary["accounting"]["completed"] == summary["accounting"]["arrived"] > 300
+    assert summary["accounting"]["problems"] == []
+    jobs = pq.read_table(folder / "jobs.parquet")
+    assert set(jobs["probes"].to_pylist()) == {0, 2}
+    assert 'policy = "power-of-d"' in (folder / "scenario.toml").read_text()
 
 
 def test_the_commands_watch_a_cluster_until_it_ends(browser: Any, place: Any, tmp_path: Path) -> None:

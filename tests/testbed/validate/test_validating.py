@@ -142,6 +142,15 @@ def test_a_case_that_cannot_be_expected_leaves_no_folder(tmp_path: Path) -> None
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_window_without_a_job_is_said(tmp_path: Path) -> None:
+    text = SMALL.format(name="empty").replace("load = 0.5", "load = 1e-9")
+    (tmp_path / "empty.toml").write_text(text)
+    arguments = ["validate", str(tmp_path / "empty.toml"), "--output", str(tmp_path), "--processes", "1"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    assert "run.duration: no job that arrived in the measured window was completed; make it longer" in done.stderr
+
+
 def test_the_list_names_every_case_and_runs_none() -> None:
     done = CliRunner().invoke(app, ["validate", "--list", "--quick"])
     assert done.exit_code == 0
