@@ -179,9 +179,9 @@ class RealTimeRuntime:
         """Take a turn whenever the alarm goes off."""
         while True:
             await self._alarm.wait()
-            moment = self._armed
-            if moment < inf:
-                while time.monotonic() < moment:
+            # Unless messages that came just before have set the alarm for much later.
+            if self._armed - time.monotonic() <= EARLY_SECONDS:
+                while time.monotonic() < self._armed:
                     pass
             self._armed = inf
             self.turn()

@@ -131,6 +131,26 @@ async def test_timers_that_fell_due_while_the_loop_was_held_up_are_fired_in_orde
     assert real_time.lateness_seconds.max >= 3.0 * time_unit
 
 
+async def test_an_alarm_that_went_off_before_it_was_set_for_later_holds_nothing_up(real_time: World) -> None:
+    runtime = real_time.runtime
+    runtime.call_at(12_000.0, lambda: None)  # a minute from now
+    runtime.start(time.monotonic())
+    gone_off: list[float] = []
+
+    async def wait() -> None:
+        if gone_off:
+            await trio.sleep_forever()
+        gone_off.append(runtime.clock())
+
+    real_time.alarm.wait = wait
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run_timers)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert gone_off
+    assert runtime.clock() < 12_000.0
+
+
 async def test_timers_that_are_due_come_before_messages_that_have_arrived(
     real_time: World, busy_wait: Callable[[float], None], time_unit: float
 ) -> None:
