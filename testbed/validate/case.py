@@ -18,7 +18,7 @@ PLACES: tuple[Place, ...] = ("twin", "cluster")
 
 #: Numbers of servers over which a case with a limit is run: in the full suite, and with --quick.
 SIZES = (20, 50, 100, 200, 500, 1000)
-QUICK_SIZES = (20, 50, 100, 200)
+QUICK_SIZES = (20, 40, 60, 100)
 #: Replications on the twin where the scenario does not say how many.
 REPLICATIONS = 24
 #: A run of more servers is shorter, so that each has about as many jobs, but its measured window is not below this.

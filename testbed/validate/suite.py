@@ -23,10 +23,10 @@ _BASE: Final = decode(
 )
 #: Where the theory is a limit: N = 20 for so long, and shorter for larger N.
 _LIMIT: Final[Settings] = {"cluster.pools.main.servers": 20, "run.warmup": 50, "run.duration": 180}
-_FULL_FACTOR = 4  # longer than with --quick
+_QUICK_FACTOR, _FULL_FACTOR = 0.4, 4.0  # of these durations
 #: On real processes: 20 servers if they are alike, and a time unit that keeps the messages' own time small.
 _CLUSTER: Final[Settings] = {"run.warmup": 40, "run.replications": 1, "run.drain": 60, "cluster.nodes": 2}
-_CLUSTER_QUICK: Final[Settings] = {**_CLUSTER, "run.time_unit": "30ms", "run.duration": 200}
+_CLUSTER_QUICK: Final[Settings] = {**_CLUSTER, "run.time_unit": "30ms", "run.duration": 160}
 _CLUSTER_FULL: Final[Settings] = {**_CLUSTER, "run.time_unit": "50ms", "run.duration": 400}
 
 
@@ -218,8 +218,8 @@ def built_in(quick: bool = False) -> list[Case]:
 def _case(name: str, entry: _Entry, quick: bool) -> Case:
     settings = {**(_LIMIT if entry.limit else {}), **entry.settings}
     scenario = _BASE.with_settings({"name": name, **settings})
-    if not quick:
-        scenario = scenario.with_settings({"run.duration": scenario.run.duration * _FULL_FACTOR})
+    factor = _QUICK_FACTOR if quick else _FULL_FACTOR
+    scenario = scenario.with_settings({"run.duration": scenario.run.duration * factor})
     expect = Expect(within=list(entry.within) if isinstance(entry.within, tuple) else entry.within)
     servers = () if not entry.limit else entry.servers[not quick]
     cluster = None if quick and not entry.cluster_when_quick else _on_cluster(scenario, quick)

@@ -81,10 +81,10 @@ def test_chance_fails_the_quick_suite_with_a_probability_below_a_thousandth() ->
 
 def test_at_another_size_the_load_stays_and_the_window_shrinks_so_that_there_are_as_many_jobs() -> None:
     case = next(case for case in QUICK if case.name == "jiq-dispatchers")
-    larger = at_size(case.scenario, 80)
-    assert (larger.servers, larger.cluster.dispatchers) == (80, 8)
+    larger = at_size(case.scenario, 40)
+    assert (larger.servers, larger.cluster.dispatchers) == (40, 4)
     assert larger.load == case.scenario.load
-    assert larger.run.duration * 80 == pytest.approx(case.scenario.run.duration * 20)
+    assert larger.run.duration * 40 == pytest.approx(case.scenario.run.duration * 20)
     assert at_size(case.scenario, 2000).run.duration == 20  # but not without end
     with pytest.raises(ScenarioError, match=r"with 25 servers dispatchers would have to be 2\.5"):
         at_size(case.scenario, 25)
@@ -100,7 +100,7 @@ def test_a_file_with_a_number_is_a_case_on_twin_and_cluster(tmp_path: Path) -> N
 
 
 def test_finite_n_takes_the_suites_numbers_of_servers_or_those_given(tmp_path: Path) -> None:
-    assert mine("finite_n = true", tmp_path)[0].servers == (20, 50, 100, 200)
+    assert mine("finite_n = true", tmp_path)[0].servers == (20, 40, 60, 100)
     (case,) = mine('finite_n = [10, 20, 30, 40]\non = ["twin"]', tmp_path)
     assert [twin.servers for twin in case.twins] == [10, 20, 30, 40]
     assert case.cluster is None
