@@ -19,6 +19,7 @@ from pathlib import Path
 import testbed
 from testbed.cluster.live_records import LiveRecords
 from testbed.measure.histogram import LogHistogram
+from testbed.measure.records import CopyRecords, TaskRecords
 from testbed.protocol import BATCH, AnyMessage, Assign, Done, Encoder, FrameReader, Message, Probe, ProbeReply
 from testbed.runtime.realtime import RealTimeRuntime
 from testbed.runtime.system import Source, build_dispatcher, build_workload
@@ -107,7 +108,7 @@ def dispatch(servers: int, jobs: int) -> None:
         1, 0, time_unit=0.1, addresses=servers + 1, alarm=_Alarm(), lateness_seconds=LogHistogram(1e-6, 10.0)
     )
     records = LiveRecords(jobs, 0.1)
-    dispatcher = build_dispatcher(runtime, settings, 0, records, None)
+    dispatcher = build_dispatcher(runtime, settings, 0, records, TaskRecords(0), CopyRecords(0))
     runtime.add(dispatcher)
     wire = _Wire()
     runtime.link(wire, range(servers))
