@@ -39,10 +39,17 @@ def validate(
         progress: told how many runs are done, how many there are, and what comes next.
 
     Ctrl-C ends it early: cases without an answer are in ``unfinished``. Raises ScenarioError for a case that can't be,
-    testbed.run_folder.OutputError when the folder can't be used, and testbed.twins.TwinError and
-    testbed.cluster.controller.ClusterError when runs fail.
+    ValueError when none of them is looked at in ``on``, testbed.run_folder.OutputError when the folder can't be used,
+    and testbed.twins.TwinError and testbed.cluster.controller.ClusterError when runs fail.
     """
-    wanted = only_on(chosen(cases, quick), on)
+    named = chosen(cases, quick)
+    wanted = only_on(named, on)
+    if not wanted:
+        elsewhere = " and ".join(place for place in PLACES if only_on(named, [place]))
+        raise ValueError(
+            f"on: {','.join(on)} leaves nothing to look at: {', '.join(case.name for case in named)}: looked at on "
+            f"{elsewhere} only; give --on {elsewhere}, or change expect.on"
+        )
     # Here, so that what can't be expected is told before anything is made or run.
     expected = {case.name: [case.expected(scenario) for scenario in (case.scenario, *case.twins)] for case in wanted}
     folder = None

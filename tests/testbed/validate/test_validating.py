@@ -142,6 +142,15 @@ def test_a_case_that_cannot_be_expected_leaves_no_folder(tmp_path: Path) -> None
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_case_of_which_on_leaves_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "real.toml"
+    file.write_text(SMALL.format(name="real").replace('on = ["twin"]', 'on = ["cluster"]'))
+    done = CliRunner().invoke(app, ["validate", str(file), "--on", "twin", "--output", str(tmp_path / "runs")])
+    assert done.exit_code == 2
+    assert "on: twin leaves nothing to look at: real: looked at on cluster only; give --on cluster" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_window_without_a_job_is_said(tmp_path: Path) -> None:
     text = SMALL.format(name="empty").replace("load = 0.5", "load = 1e-9")
     (tmp_path / "empty.toml").write_text(text)
