@@ -25,7 +25,7 @@ import msgspec
 
 from testbed.run_folder import OutputError, make_folder, replace_file, write_environment
 from testbed.scenario import Scenario, ScenarioError, load, resolved
-from testbed.sweeps.plan import FinishedRun, Goal, RunKey
+from testbed.sweeps.plan import FinishedRun, Goal, Plan, RunKey
 
 SCHEMA = 1
 
@@ -34,6 +34,10 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
     scenario: str  # digest of scenario.toml
     goal: Goal
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    schema: int = SCHEMA
 
 
 class SweepFolder:
@@ -106,7 +110,7 @@ class SweepFolder:
             log.seek(0)
             text = log.read()
             os.ftruncate(log.fileno(), _whole(text))
-            self.runs = _decoded(text[: _whole(text)], self.path / "runs.jsonl")
+            self.runs = _decoded(text[: _whole(text)], self.path / "runs.jsonl", self.scenario, self.goal)
         except BaseException:
             log.close()
             raise
@@ -145,7 +149,14 @@ def _write_header(path: Path, header: _Header) -> None:
 def _read_header(path: Path) -> _Header:
     file = path / "sweep.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_Header)
+        text = file.read_bytes()
+        found = msgspec.json.decode(text, type=_Versioned).schema  # first: the rest of a newer one may look otherwise
+        if found > SCHEMA:
+            raise OutputError(
+                f"{file}: is of a newer version of the testbed (schema {found}, and this version reads schema "
+                f"{SCHEMA}); go on with that version, or begin a new sweep"
+            )
+        return msgspec.json.decode(text, type=_Header)
     except FileNotFoundError:
         raise OutputError(f"{path}: not the folder of a sweep (it has no sweep.json)") from None
     except OSError as error:
@@ -154,8 +165,11 @@ def _read_header(path: Path) -> _Header:
         raise OutputError(f"{file}: not what a sweep writes ({error})") from None
 
 
-def _decoded(text: bytes, path: Path) -> dict[RunKey, FinishedRun]:
+def _decoded(text: bytes, path: Path, scenario: Scenario, goal: Goal) -> dict[RunKey, FinishedRun]:
     runs: dict[RunKey, FinishedRun] = {}
+    if not text:
+        return runs
+    plan = Plan(scenario, goal)
     for number, line in enumerate(text.splitlines(), 1):
         try:
             run = msgspec.json.decode(line, type=FinishedRun)
@@ -163,6 +177,11 @@ def _decoded(text: bytes, path: Path) -> dict[RunKey, FinishedRun]:
             raise OutputError(
                 f"{path}: line {number} is not a finished run ({error}); remove the line, and the run is made again"
             ) from None
+        if not plan.can_have(run.key):
+            raise OutputError(
+                f"{path}: line {number} is not of a run of this sweep ({run.key}); remove the line, and what is "
+                "missing is made again"
+            )
         runs[run.key] = run
     return runs
 
@@ -172,7 +191,8 @@ def read_sweep(path: Path) -> tuple[Scenario, Goal, dict[RunKey, FinishedRun]]:
     header = _read_header(path)
     log = path / "runs.jsonl"
     text = log.read_bytes() if log.exists() else b""
-    return load(path / "scenario.toml"), header.goal, _decoded(text[: _whole(text)], log)
+    scenario = load(path / "scenario.toml")
+    return scenario, header.goal, _decoded(text[: _whole(text)], log, scenario, header.goal)
 
 
 def _whole(text: bytes) -> int:

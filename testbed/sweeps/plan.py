@@ -120,6 +120,18 @@ class Plan:
         """How many replications of a point there can be."""
         return max(self.scenario.run.replications, self.goal.budget)
 
+    def can_have(self, key: RunKey) -> bool:
+        """Return whether a run can be one of this sweep.
+
+        With a target any replication can: more may have been made before the budget was changed.
+        """
+        return (
+            0 <= key.point < len(self.points)
+            and key.variant in self.variants[key.point]
+            and key.replication >= 0
+            and (self.goal.target is not None or key.replication < self.scenario.run.replications)
+        )
+
     def scenario_of(self, key: RunKey) -> Scenario:
         """Return what a run is a run of."""
         return self.variants[key.point][key.variant]

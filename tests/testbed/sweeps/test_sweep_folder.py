@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from testbed.run_folder import OutputError
@@ -18,7 +19,7 @@ Finished = Callable[..., FinishedRun]
 
 def folder_of(tmp_path: Path, tiny: Tiny, finished: Finished, runs: int) -> tuple[Path, list[FinishedRun]]:
     folder = SweepFolder.create(tiny(), Goal(), tmp_path)
-    made = [finished(0, "random", i, 1.0 + i) for i in range(runs)]
+    made = [finished(i, "random", 0, 1.0 + i) for i in range(runs)]
     for run in made:
         folder.add(run)
     folder.close()
@@ -94,3 +95,49 @@ def test_what_is_no_sweep_is_said(tmp_path: Path, tiny: Tiny, finished: Finished
     (path / "sweep.json").write_text("[]")
     with pytest.raises(OutputError, match="not what a sweep writes"):
         SweepFolder.resume(path)
+
+
+@pytest.mark.parametrize(
+    ("point", "variant", "replication", "named"),
+    [
+        (3, "random", 0, "point 3, random, replication 1"),
+        (-1, "random", 0, "point -1, random, replication 1"),
+        (0, "sq", 0, "point 0, sq, replication 1"),
+        (0, "random", 2, "point 0, random, replication 3"),
+        (0, "random", -1, "point 0, random, replication 0"),
+    ],
+)
+def test_a_line_of_no_run_of_the_sweep_is_refused(
+    tmp_path: Path, tiny: Tiny, finished: Finished, point: int, variant: str, replication: int, named: str
+) -> None:
+    path, _ = folder_of(tmp_path, tiny, finished, 1)
+    with (path / "runs.jsonl").open("ab") as log:
+        log.write(msgspec.json.encode(finished(point, variant, replication, 1.0)) + b"\n")
+    said = rf"runs.jsonl: line 2 is not of a run of this sweep \({named}\); remove the line"
+    with pytest.raises(OutputError, match=said):
+        SweepFolder.resume(path)
+    with pytest.raises(OutputError, match=said):
+        read_sweep(path)
+
+
+def test_with_a_target_more_replications_than_the_budget_may_be_there(
+    tmp_path: Path, tiny: Tiny, finished: Finished
+) -> None:
+    folder = SweepFolder.create(tiny(), Goal(target=0.02, budget=20), tmp_path)
+    folder.add(finished(0, "random", 19, 1.0))
+    folder.change_goal(Goal(target=0.02, budget=12))
+    folder.close()
+    again = SweepFolder.resume(folder.path)
+    again.close()
+    assert [key.replication for key in again.runs] == [19]
+
+
+def test_a_folder_of_a_newer_version_is_refused(tmp_path: Path, tiny: Tiny, finished: Finished) -> None:
+    path, _ = folder_of(tmp_path, tiny, finished, 1)
+    (path / "sweep.json").write_text('{"schema": 2, "what": "else"}')
+    with pytest.raises(
+        OutputError, match=r"newer version of the testbed \(schema 2, and this version reads schema 1\)"
+    ):
+        SweepFolder.resume(path)
+    with pytest.raises(OutputError, match="newer version of the testbed"):
+        read_sweep(path)
