@@ -18,26 +18,29 @@ def chosen(wanted: Sequence[str | Path | Case], quick: bool) -> list[Case]:
     suite = {case.name: case for case in built_in(quick)}
     if not wanted:
         return list(suite.values())
-    found: dict[str, Case] = {}
+    found: dict[str, tuple[Case, str]] = {}
     for one in wanted:
-        for case in [one] if isinstance(one, Case) else _named(one, suite, quick):
+        for case, source in [(one, "a Case object")] if isinstance(one, Case) else _named(one, suite, quick):
             if case.name in found:
-                raise ScenarioError("this case is named twice; give each its own name", source=case.name)
-            found[case.name] = case
-    return list(found.values())
+                other = found[case.name][1]
+                where = f"twice, in {source}" if source == other else f"twice, in {other} and in {source}"
+                raise ScenarioError(f"this case is named {where}; give each its own name", source=case.name)
+            found[case.name] = case, source
+    return [case for case, _ in found.values()]
 
 
-def _named(name: str | Path, suite: dict[str, Case], quick: bool) -> list[Case]:
+def _named(name: str | Path, suite: dict[str, Case], quick: bool) -> list[tuple[Case, str]]:
+    """Return the cases, each with where it is from."""
     if str(name) in suite:
-        return [suite[str(name)]]
+        return [(suite[str(name)], "the built-in suite")]
     path = Path(name)
     if path.is_dir():
         files = sorted(path.glob("*.toml"))
         if not files:
             raise ScenarioError("holds no .toml files; put scenarios with [expect] there", source=str(name))
-        return [case for file in files for case in _of_file(file, quick)]
+        return [(case, str(file)) for file in files for case in _of_file(file, quick)]
     if path.exists():
-        return _of_file(path, quick)
+        return [(case, str(path)) for case in _of_file(path, quick)]
     raise ScenarioError(
         f"there is no such case, file or folder{suggestion(name, suite)} (`testbed validate --list` names the cases)",
         source=str(name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,10 @@ def test_a_folder_gives_all_its_files_and_names_may_be_mixed(tmp_path: Path) -> 
     assert [case.name for case in chosen([tmp_path, "random"], quick=True)] == ["mine", "second", "random"]
     with pytest.raises(ScenarioError, match="named twice"):
         chosen(["random", "random"], quick=True)
+    (tmp_path / "third.toml").write_text(CASE)
+    both = f"mine: this case is named twice, in {tmp_path / 'mine.toml'} and in {tmp_path / 'third.toml'}"
+    with pytest.raises(ScenarioError, match=re.escape(both)):
+        chosen([tmp_path], quick=True)
 
 
 @pytest.mark.parametrize(
