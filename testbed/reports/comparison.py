@@ -53,6 +53,11 @@ def contenders(names: Sequence[str]) -> list[tuple[str, Measured]]:
         if not folder.exists() and ":" in name:
             before, _, variant = name.rpartition(":")
             folder = Path(before)
+        if (folder / "sweep.json").exists():
+            raise OutputError(
+                f"{folder}: is a sweep, which compares its variants itself: see `testbed report {folder}`, or its "
+                "sweep.csv; `testbed compare` takes the folders of runs"
+            )
         _, measured = read_measured(folder)
         chosen = [one for one in measured if variant in ("", one.name)]
         if not chosen:

@@ -18,9 +18,11 @@ def read_environment(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
     except OSError as error:
-        raise OutputError(f"{path}: {error.strerror}; it is part of every run's folder") from None
+        raise OutputError(
+            f"{path}: {error.strerror}; every run, sweep and validation writes it: copy the folder whole, or run again"
+        ) from None
     except ValueError as error:
-        raise OutputError(f"{path}: not what a run writes ({error})") from None
+        raise OutputError(f"{path}: damaged ({error}); copy the folder again, or run again") from None
     if not isinstance(found, dict) or not {"python", "platform", "packages", "started"} <= found.keys():
         raise OutputError(f"{path}: not what this version writes; report it with the version that made the run")
     if found.get("seconds") is None:

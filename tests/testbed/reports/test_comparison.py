@@ -99,7 +99,11 @@ def test_the_command_says_by_how_much_and_how_they_were_paired(make_run: MakeRun
 
 def test_what_cannot_be_compared_is_said_with_status_2(make_run: MakeRun, tmp_path: Path) -> None:
     folder = make_run(tmp_path)
+    sweep = tmp_path / "sweep"
+    sweep.mkdir()
+    (sweep / "sweep.json").write_text("{}")
     for names, message in (
+        ([str(folder), str(sweep)], f"{sweep}: is a sweep, which compares its variants itself: see `testbed report"),
         ([f"{folder}:random"], "one variant of one run; give another run to compare it with"),
         ([f"{folder}:none", f"{folder}"], "has no variant 'none'; there are: random, two choices"),
         ([str(tmp_path / "nowhere"), str(folder)], "not a folder of a finished run"),
