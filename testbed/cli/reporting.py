@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="of a run, a sweep or a validation")],
-    output: Annotated[Path | None, typer.Option(help="the file to write [default: report.html in the folder]")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help=r"the file to write \[default: report.html in the folder]")
+    ] = None,
 ) -> None:
     """Write all of a run, a sweep or a validation into one HTML file: question, verdicts, results, plots, provenance.
 

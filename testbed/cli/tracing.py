@@ -23,11 +23,11 @@ MOST_LISTED = 40
 def trace(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run with run.traced")],
     job: Annotated[int | None, typer.Argument(help="a traced job's number, as exemplars give it; none: list")] = None,
-    variant: Annotated[str | None, typer.Option(help="the variant [default: the first]")] = None,
+    variant: Annotated[str | None, typer.Option(help=r"the variant \[default: the first]")] = None,
     replication: Annotated[int, typer.Option(min=0, help="the replication, from 0")] = 0,
     twin: Annotated[bool, typer.Option("--twin", help="as it went on the twin")] = False,
     svg: Annotated[
-        Path | None, typer.Option(help="where to draw the sequence diagram [default: trace-JOB.svg in the folder]")
+        Path | None, typer.Option(help=r"where to draw the sequence diagram \[default: trace-JOB.svg in the folder]")
     ] = None,
 ) -> None:
     """Show what happened to a job, message by message, as a table and as a sequence diagram.

@@ -17,7 +17,7 @@ from testbed.scenario import ScenarioError
 def validate(
     case: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CASE]...", help="built-in cases, scenario files with [expect], or folders of them"),
+        typer.Argument(metavar="CASE", help=r"built-in cases, scenario files with \[expect], or folders of them"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="the built-in suite in a short form: 3 minutes")] = False,
     listed: Annotated[bool, typer.Option("--list", help="list the cases, and how much they take")] = False,

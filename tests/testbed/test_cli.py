@@ -336,6 +336,22 @@ def test_without_a_command_it_says_what_there_is(command: Command) -> None:
         assert name in result.output
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("validate", ["[CASE]...", "with [expect], or"]),
+        ("report", ["[default: report.html in the folder]"]),
+        ("trace", ["[default: the first]", "[default: trace-JOB.svg in the folder]"]),
+    ],
+)
+def test_help_keeps_its_words_in_brackets(name: str, words: list[str]) -> None:
+    shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "300"}).output
+    text = " ".join(shown.replace("│", " ").split())
+    for word in words:
+        assert word in text, text
+    assert "\\[" not in text
+
+
 def test_reproduce_lists_the_studies(command: Command) -> None:
     result = command("reproduce", "--list")
     assert result.exit_code == 0
