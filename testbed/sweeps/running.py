@@ -52,6 +52,8 @@ class Request(NamedTuple):
         )
         if self.budget is not None and goal.target is None:
             raise ValueError("budget: bounds the replications towards a target; give the target too")
+        if self.target is not None and not goal.measured:
+            raise ValueError("target: theory makes no replications; add twin or cluster to --on, or leave it out")
         return goal
 
 

@@ -82,6 +82,7 @@ def test_unstable_points_are_announced(command: Command, tiny: Tiny) -> None:
         (["tiny.toml", "--target", "good"], "target: must be a share such as 1% or 0.01, not 'good'"),
         (["tiny.toml", "--target", "200%"], "target: must be a share between 0 and 1, such as 0.01 for 1 %, not 2"),
         (["tiny.toml", "--budget", "5"], "budget: bounds the replications towards a target; give the target too"),
+        (["tiny.toml", "--on", "theory", "--target", "5%"], "target: theory makes no replications"),
         (["--resume", "nowhere"], "nowhere: not the folder of a sweep (it has no sweep.json)"),
     ],
 )
