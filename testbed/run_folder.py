@@ -194,7 +194,7 @@ class RunFolder:
                 f"output folder {parent}: {free / 1e6:.0f} MB are free and the run may need {needed / 1e6:.0f} MB; "
                 "make room, choose another folder with --output, or shorten run.duration"
             )
-        self.targets_file = self.path.with_name(f"targets-{self.path.name}.json")
+        self.targets_file = targets_file_of(self.path)
         self._writers: dict[str, pq.ParquetWriter] = {}
         self._started = time.time()
         (self.path / "scenario.toml").write_text(resolved(scenario), encoding="utf-8")
@@ -249,6 +249,11 @@ class RunFolder:
 
     def _write_environment(self, seconds: float | None = None) -> None:
         write_environment(self.path, self._started, seconds)
+
+
+def targets_file_of(folder: Path) -> Path:
+    """Return the file beside a run's folder that says where the metrics of its processes are."""
+    return folder.with_name(f"targets-{folder.name}.json")
 
 
 def replace_file(path: Path, content: bytes) -> None:

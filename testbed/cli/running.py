@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from testbed.cli.app import INTERRUPTED, ScenarioArgument, announce_unstable, app, fail, finish, read
-from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, reporting_page
+from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, reporting_page, require_page
 from testbed.scenario import ScenarioError
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def run(
 
     if virtual and twin:
         fail("--virtual runs only the twin, so there is nothing for --twin to compare; give one of them")
+    require_page(dash, host, port, token)
     if virtual and dash:
         fail("--virtual has no cluster to watch; leave out --dash, and see it afterwards: testbed dash RUN")
     settings = read(scenario)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from testbed.cli.app import INTERRUPTED, ScenarioArgument, announce_unstable, app, fail, finish, read
 from testbed.cli.running import watcher_for
-from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, open_page
+from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, open_page, require_page
 from testbed.scenario import ScenarioError, resolved, variants
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def up(
     from testbed.standing.register import StandingError
     from testbed.standing.supervisor import Order, PageOrder, StandingCluster
 
+    require_page(dash, host, port, token)
     settings = read(scenario)
     chosen, base = _variant(settings, variant)
     console = Console(stderr=True)
@@ -227,7 +228,7 @@ def set_(
     settings = {}
     for argument in arguments[0 if name is None else 1 :]:
         key, equals, value = argument.partition("=")
-        if not equals:
+        if not equals or not key:
             fail(f"{argument!r} is not KEY=VALUE, such as workload.load=0.95")
         settings[key] = _value(value)
     if not settings:

@@ -23,6 +23,12 @@ TokenOption = Annotated[
 ]
 
 
+def require_page(dash: bool, host: str, port: int, token: str | None) -> None:
+    """Fail where options are given that say how to serve a page, and no page is asked for."""
+    if not dash and (host != LOOPBACK or port or token is not None):
+        fail("--host, --port and --token say how to serve the page: add --dash, or leave them out")
+
+
 def open_page(host: str, port: int, token: str | None) -> Place:
     """Return where the page is to be served, or fail with the reason."""
     from testbed.dash.serving import Place, ServingError

@@ -69,6 +69,7 @@ class Setup(msgspec.Struct, tag=True):
     theory: Theory | None = None  # what the metrics of dispatcher 0 say of it
     standing: Pace | None = None  # that of a cluster that stands until it is told to go
     restarts: int = 0  # how often the process was started again
+    lost: int = 0  # jobs that were lost with its predecessors
 
 
 class Ready(msgspec.Struct, tag=True):

@@ -267,6 +267,7 @@ class Controller:
             folder=str(self._folder),
             theory=self._theory if member.dispatcher == 0 else None,
             restarts=member.restarts,
+            lost=member.lost,
         )
 
     def _note(self, member: Member, message: FromProcess) -> None:

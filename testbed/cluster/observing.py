@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from testbed.cluster.control import Progress
-from testbed.measure.checks import Check, checked, percent
+from testbed.measure.checks import Check, checked, deaths, percent
 from testbed.measure.records import OUTCOMES
 from testbed.measure.statistics import replication_interval
 from testbed.measure.verdict import CPU_LIMIT, FEWEST_TIMERS, LATENESS_LIMIT
@@ -87,6 +87,8 @@ class Observer:
         seconds = totals.clock - oldest.clock
         responses = _between(first, totals, self._half_width([*self._history, totals]))
         checks = self._checks(members, words, responses.mean, totals.arrived)
+        if incidents:
+            checks.append(deaths(incidents))
         scenario = self.scenario
         return Snapshot(
             clock=time.time(),

@@ -65,6 +65,18 @@ def checked(name: str, figure: str, limit: str, passed: bool, finding: str, reme
     return Check(name=name, figure=figure, limit=limit, passed=bool(passed), explanation=explanation)
 
 
+def deaths(incidents: Sequence[str]) -> Check:
+    """Return the check that fails since processes have died, after which the run went on."""
+    return checked(
+        "run ended as planned",
+        f"{len(incidents)} {'process' if len(incidents) == 1 else 'processes'} died",
+        "yes",
+        False,
+        "; ".join(incidents),
+        "what is shown is not of the cluster that the scenario describes, but every job is accounted for",
+    )
+
+
 def not_tested(name: str, why: str) -> Check:
     """Return a check that could not be made, which passes and says why."""
     return Check(name=name, figure="not tested", limit="", passed=True, explanation=f"not tested: {why}")

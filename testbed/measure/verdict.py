@@ -11,7 +11,7 @@ import numpy as np
 
 from testbed.measure.accounting import Accounting
 from testbed.measure.arrivals import gap_test
-from testbed.measure.checks import Check, Columns, Nominal, Window, checked, not_tested, percent
+from testbed.measure.checks import Check, Columns, Nominal, Window, checked, deaths, not_tested, percent
 from testbed.measure.pathwise import Pathwise
 from testbed.measure.records import COMPLETED, DROPPED, Measurements, ProcessReport
 from testbed.measure.stationarity import below_bound, run_length, steady
@@ -95,14 +95,7 @@ def _broken(measurements: Measurements) -> bool:
 def _ended(measurements: Measurements) -> Check:
     failure = measurements.failure
     if not failure and measurements.incidents:
-        return checked(
-            "run ended as planned",
-            f"{len(measurements.incidents)} processes died",
-            "yes",
-            False,
-            "; ".join(measurements.incidents),
-            "what is shown is not of the cluster that the scenario describes, but every job is accounted for",
-        )
+        return deaths(measurements.incidents)
     return checked(
         "run ended as planned",
         "no" if failure else "yes",

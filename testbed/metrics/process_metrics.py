@@ -132,11 +132,10 @@ class ProcessMetrics(Collector):
             keep_every=2,
         )
         outcomes = [[outcome.replace(" ", "_")] for outcome in OUTCOMES]
+        ended = list(records.outcomes)
+        ended[OUTCOMES.index("lost")] += self._hosted.setup.lost
         yield counters(
-            "testbed_jobs",
-            "Jobs that have ended, by outcome.",
-            ["outcome"],
-            zip(outcomes, records.outcomes, strict=True),
+            "testbed_jobs", "Jobs that have ended, by outcome.", ["outcome"], zip(outcomes, ended, strict=True)
         )
         yield counters(
             "testbed_tasks",

@@ -149,6 +149,7 @@ class StandingController(Controller):
         lost = member.unsent()
         what = f"; {lost} jobs were lost with it" if member.dispatcher is not None else ""
         self.incidents.append(f"process {member.name} {how} at time {self.time:.1f}{what}; it is started again")
+        self._announce(self.incidents[-1])
         del self.incidents[:-MOST_INCIDENTS]
         member.bury()
         member.restarts += 1

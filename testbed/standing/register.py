@@ -186,7 +186,15 @@ def clean() -> list[str]:
         try:
             if not _lock(descriptor):
                 continue
-            said.append(_epitaph(folder.name, read_state(folder)))
+            state = read_state(folder)
+            said.append(_epitaph(folder.name, state))
+            if state is not None:
+                from testbed.run_folder import targets_file_of
+
+                run = Path(state.run_folder)
+                targets_file_of(run).unlink(missing_ok=True)
+                if run.is_dir():
+                    shutil.copytree(folder / "logs", run / "logs", dirs_exist_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(descriptor)
@@ -201,6 +209,6 @@ def _epitaph(name: str, state: State | None) -> str:
         return f"{name}: {state.ended}; {left} {state.run_folder}"
     age = (time.time() - state.started) / 60
     return (
-        f"{name}: was killed, {age:.0f} minutes or less after it started; the records that it had written are in "
-        f"{state.run_folder}/records; cleaned up"
+        f"{name}: was killed at most {age:.1f} minutes after it started; the records that it had written are in "
+        f"{state.run_folder}/records, its logs in logs; cleaned up"
     )

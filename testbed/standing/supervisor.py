@@ -36,7 +36,7 @@ from testbed.metrics.discovery import TargetGroup, serve_discovery
 from testbed.nominal import nominal
 from testbed.protocol import ProtocolError
 from testbed.run_folder import OutputError, RunFolder, replace_file
-from testbed.scenario import ScenarioError, decode, resolved
+from testbed.scenario import Scenario, ScenarioError, decode, resolved
 from testbed.snapshot import Snapshot
 from testbed.standing.changes import changed
 from testbed.standing.control import (
@@ -337,9 +337,25 @@ class StandingCluster:
             self.scenario = scenario
             self._settled = at
             observer.restart(scenario, theory)
-        said = f"load {scenario.load:.4g}, policy {scenario.dispatch.policy}"
+        said = f"load {scenario.load:.4g}, policy {_with_parameters(scenario)}"
+        if scenario.load >= theory.stability_bound:
+            said += f" (unstable: the stability bound is {theory.stability_bound:.4g}, and the queues will grow)"
         self._watcher.announce(f"{said} from time {at:.1f} on")
         return Changed(at, said)
+
+
+def _with_parameters(scenario: Scenario) -> str:
+    parameters: dict[str, Any] = msgspec.to_builtins(scenario.dispatch.parameters)
+    settings = ", ".join(f"{key} = {value}" for key, value in parameters.items() if value is not None)
+    return scenario.dispatch.policy + (f" with {settings}" if settings else "")
+
+
+class _Logged(Silent):
+    """Announces what the log of a detached cluster is to say."""
+
+    def announce(self, text: str) -> None:
+        """Write it to the log."""
+        print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -352,7 +368,7 @@ def main() -> None:
             print(text, file=hearer, flush=True)
 
     try:
-        cluster = StandingCluster(order, Silent())
+        cluster = StandingCluster(order, _Logged())
         log = os.open(cluster.logs / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         hearers.append(os.fdopen(os.dup(2), "w"))
         os.dup2(log, 2)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,12 +134,16 @@ def test_ctrl_c_ends_a_cluster_in_the_foreground_and_saves(place: Any) -> None:
 def test_a_killed_supervisor_leaves_no_process_and_is_cleaned_up_after(place: Any) -> None:
     assert place.up().returncode == 0
     (state,) = clusters()
+    assert len(list(place.runs.glob("targets-*.json"))) == 1
     os.kill(state.pid, signal.SIGKILL)
     place.wait_for(lambda: not place.processes())
     assert clusters() == []
     said = command("ps")
     assert "no cluster stands" in said
     assert "small: was killed" in said
+    # Nobody looks for its processes' metrics any more, and its logs are kept.
+    assert list(place.runs.glob("targets-*.json")) == []
+    assert (Path(state.run_folder) / "logs" / "node-0.log").exists()
     assert place.up().returncode == 0
     command("down")
 
@@ -150,7 +155,7 @@ def test_the_policy_changes_and_no_job_is_lost(place: Any) -> None:
         for snapshot in client.snapshots():
             if snapshot.policy == "jiq" and snapshot.counters["idle reports"] > 100:
                 break
-    assert "policy power-of-d" in command("set", "dispatch.policy=power-of-d", "dispatch.d=3")
+    assert "policy power-of-d with d = 3" in command("set", "dispatch.policy=power-of-d", "dispatch.d=3")
     with connect() as client:
         probes = client.status().snapshot.counters["probes"]
         for snapshot in client.snapshots():
@@ -182,6 +187,10 @@ def test_processes_that_are_killed_are_started_again_and_used_again(place: Any) 
         for snapshot in client.snapshots():
             if snapshot.time > until:
                 break
+    assert not snapshot.valid
+    said = command("logs", "--process", "supervisor")
+    assert "process node-1 was ended by signal SIGKILL" in said
+    assert "process dispatcher-0 was ended by signal SIGKILL" in said
     shown = command("ps")
     assert "restarts" in shown
     (state,) = clusters()
@@ -194,7 +203,10 @@ def test_processes_that_are_killed_are_started_again_and_used_again(place: Any) 
     for process in state.processes:
         assert process.metrics is not None
         with urllib.request.urlopen(f"http://{process.metrics}/metrics", timeout=10) as answer:
-            assert f"testbed_process_restarts_total {process.restarts}.0" in answer.read().decode().splitlines()
+            metrics = answer.read().decode().splitlines()
+        assert f"testbed_process_restarts_total {process.restarts}.0" in metrics
+        if process.name == "dispatcher-0":
+            assert f'testbed_jobs_total{{outcome="lost"}} {snapshot.outcomes["lost"]}.0' in metrics
     command("down")
     found = summary(place)
     accounting = found["accounting"]
@@ -261,6 +273,7 @@ def test_what_cannot_be_changed_is_refused(place: Any) -> None:
         ("run.duration=5", "run.duration can't be changed while the cluster stands"),
         ("workload.load=-1", "workload.load"),
         ("workload.load", "is not KEY=VALUE"),
+        ("=0.5", "is not KEY=VALUE"),
         ("dispatch.policy=late-binding", "it puts reservations into queues"),
         ("dispatch.policy=nobody", "dispatch.policy"),
     ):
@@ -269,6 +282,8 @@ def test_what_cannot_be_changed_is_refused(place: Any) -> None:
         assert why in refused.output
     with connect("small") as client:
         assert client.status().state.name == "small"
+    assert "unstable: the stability bound is 1" in command("set", "workload.load=1.2")
+    assert "unstable" not in command("set", "workload.load=0.2")
     command("down", "small")
 
 
@@ -279,6 +294,13 @@ def test_an_output_folder_that_cannot_be_used_is_said_and_nothing_stands(place: 
     assert "error: output folder" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert clusters() == []
+
+
+@pytest.mark.parametrize("command", ["up", "run"])
+def test_how_to_serve_a_page_that_is_not_asked_for_is_refused(place: Any, command: str) -> None:
+    refused = CliRunner().invoke(app, [command, "small.toml", "--host", "0.0.0.0"])
+    assert refused.exit_code == 2
+    assert "add --dash" in refused.output
 
 
 def test_a_variant_that_is_not_there_is_said(place: Any) -> None:
