@@ -31,7 +31,7 @@ def run(
             min=0,
             metavar="SECONDS",
             help="wait so long for Prometheus to read each variant's last metrics "
-            "[default: a minute if it has read them before, else not at all]",
+            r"\[default: a minute if it has read them before, else not at all]",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
@@ -100,19 +100,20 @@ def twin(
 @app.command()
 def sweep(
     scenario: Annotated[
-        str | None, typer.Argument(help="a scenario file with [sweep], or the name of a shipped one (load-sweep)")
+        str | None, typer.Argument(help=r"a scenario file with \[sweep], or the name of a shipped one (load-sweep)")
     ] = None,
     on: Annotated[
-        str | None, typer.Option(help="where, of cluster, twin and theory, with commas between [default: twin,theory]")
+        str | None,
+        typer.Option(help=r"where, of cluster, twin and theory, with commas between \[default: twin,theory]"),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(help="go on with replications until each mean response time is known so well, such as 1%"),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(help="most replications of a point to reach the target [default: 100]")
+        int | None, typer.Option(help=r"most replications of a point to reach the target \[default: 100]")
     ] = None,
-    output: Annotated[Path, typer.Option(help="where to make the sweep's folder")] = Path("runs"),
+    output: Annotated[Path | None, typer.Option(help=r"where to make the sweep's folder \[default: runs]")] = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="go on with the interrupted sweep in this folder")
     ] = None,
@@ -135,7 +136,8 @@ def sweep(
     progress = Progress() if quiet else ProgressBar(console) if console.is_terminal else ProgressLines(console)
     try:
         request = Request.read(on, target, budget)
-        run = SweepRun.begin(settings, request, output, resume, progress)
+        place = Path("runs") if output is None and resume is None else output
+        run = SweepRun.begin(settings, request, place, resume, progress)
     except (OutputError, ScenarioError, ValueError) as error:
         fail(error)
     folder = run.result.folder
@@ -153,6 +155,12 @@ def show_sweep(result: SweepResult) -> None:
     """Show the results of a sweep, and end with the exit status that they call for."""
     from testbed.sweeps.shown import sweep_remarks, sweep_table
 
+    if result.interrupted and not result.runs:
+        print(
+            f"interrupted before any run was finished; begin again with: testbed sweep --resume {result.folder}",
+            file=sys.stderr,
+        )
+        raise typer.Exit(INTERRUPTED)
     console = Console()
     console.print(sweep_table(result))
     for remark in sweep_remarks(result):

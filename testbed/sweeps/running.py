@@ -90,6 +90,8 @@ class SweepRun:
     ) -> SweepRun:
         """Begin a sweep, or go on with an interrupted one; arguments and errors as those of ``sweep``."""
         if resume is not None:
+            if output is not None:
+                raise ValueError(f"output: the sweep goes on in its own folder, {resume}; leave it out")
             folder = SweepFolder.resume(resume, scenario)
             goal = request.goal(folder.goal)
             if goal != folder.goal:
@@ -228,7 +230,7 @@ def sweep(
         budget: most replications of a point to reach the target; default: 100.
         output: the folder in which to make the sweep's folder; None to keep everything in memory.
         resume: the folder of an interrupted sweep to go on with; of what is given besides, ``target`` and ``budget``
-            replace its own, and ``scenario`` and ``on`` must be the same.
+            replace its own, ``scenario`` and ``on`` must be the same, and ``output`` must be left out.
         processes: workers for the twin; default: one per core.
         progress: shown how the sweep is doing (testbed.sweeps.progress).
 

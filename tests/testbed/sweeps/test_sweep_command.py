@@ -13,10 +13,11 @@ from typer.testing import CliRunner, Result
 
 from testbed import twins
 from testbed.cli import app
+from testbed.cli.app import INTERRUPTED
 from testbed.scenario import Scenario, resolved
 from testbed.sweeps import progress as progresses
 from testbed.sweeps.plan import Goal, Plan
-from testbed.sweeps.progress import ProgressBar, ProgressLines
+from testbed.sweeps.progress import Progress, ProgressBar, ProgressLines
 
 Tiny = Callable[..., Scenario]
 Command = Callable[..., Result]
@@ -83,6 +84,7 @@ def test_unstable_points_are_announced(command: Command, tiny: Tiny) -> None:
         (["tiny.toml", "--target", "200%"], "target: must be a share between 0 and 1, such as 0.01 for 1 %, not 2"),
         (["tiny.toml", "--budget", "5"], "budget: bounds the replications towards a target; give the target too"),
         (["tiny.toml", "--on", "theory", "--target", "5%"], "target: theory makes no replications"),
+        (["--resume", "nowhere", "--output", "runs"], "output: the sweep goes on in its own folder, nowhere; leave it"),
         (["--resume", "nowhere"], "nowhere: not the folder of a sweep (it has no sweep.json)"),
     ],
 )
@@ -92,6 +94,22 @@ def test_bad_input_is_one_line_and_status_2(command: Command, arguments: list[st
     assert done.stderr.startswith("error: ")
     assert problem in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupt_before_the_first_run_shows_no_empty_table(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "expect", interrupt)
+    done = command("tiny.toml", "--quiet")
+    assert done.exit_code == INTERRUPTED
+    assert done.stdout == ""
+    (begun,) = Path("runs").iterdir()
+    assert done.stderr == (
+        f"interrupted before any run was finished; begin again with: testbed sweep --resume {begun}\n"
+    )
 
 
 def test_a_changed_scenario_is_not_gone_on_with(command: Command, tiny: Tiny) -> None:
