@@ -29,6 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -272,6 +273,8 @@ def read_run(path: Path) -> tuple[Scenario, list[Summary]]:
         raise OutputError(f"{path}: not a folder of a finished run (it has no summary.json); give one from runs/")
     try:
         return load(path / "scenario.toml"), summaries.decode(summary.read_bytes())
+    except msgspec.DecodeError as error:
+        raise OutputError(f"{summary}: damaged ({error}); copy the folder again, or run again") from None
     except ValueError as error:
         raise OutputError(f"{summary}: {error}") from None
     except ScenarioError as error:

@@ -53,7 +53,7 @@ def dash(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME|RUN]", help="a standing cluster, or the folder of a run [default: the only cluster]"
+            metavar="[NAME|RUN]", help=r"a standing cluster, or the folder of a run \[default: the only cluster]"
         ),
     ] = None,
     host: HostOption = LOOPBACK,
@@ -104,7 +104,7 @@ def _standing_name(name: str | None) -> str:
 @app.command()
 def top(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="a standing cluster [default: the only one]")
+        str | None, typer.Argument(metavar="NAME", help=r"a standing cluster \[default: the only one]")
     ] = None,
 ) -> None:
     """Show in the terminal how a standing cluster is doing, again and again, until it ends or Ctrl-C."""

@@ -339,8 +339,12 @@ def test_without_a_command_it_says_what_there_is(command: Command) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("run", ["[default: a minute if it has read them before"]),
+        ("sweep", ["with [sweep], or", "[default: twin,theory]", "[default: 100]", "[default: runs]"]),
         ("validate", ["[CASE]...", "with [expect], or"]),
         ("report", ["[default: report.html in the folder]"]),
+        ("dash", ["[default: the only cluster]"]),
+        ("top", ["[default: the only one]"]),
         ("trace", ["[default: the first]", "[default: trace-JOB.svg in the folder]"]),
     ],
 )
