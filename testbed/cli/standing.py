@@ -30,9 +30,9 @@ FOLLOW_SECONDS = 0.2
 @app.command()
 def up(
     scenario: ScenarioArgument,
-    name: Annotated[str | None, typer.Option(help="what to call the cluster [default: the scenario's name]")] = None,
+    name: Annotated[str | None, typer.Option(help="what to call the cluster \\[default: the scenario's name]")] = None,
     variant: Annotated[
-        str | None, typer.Option(help="which variant of the scenario [default: the scenario itself]")
+        str | None, typer.Option(help="which variant of the scenario \\[default: the scenario itself]")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="return once the cluster stands")] = False,
     output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
@@ -42,7 +42,7 @@ def up(
             min=0,
             max=65535,
             metavar="PORT",
-            help="serve Prometheus' http_sd on this loopback port [default: a free one]",
+            help="serve Prometheus' http_sd on this loopback port \\[default: a free one]",
         ),
     ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
@@ -180,7 +180,7 @@ def _age(state: State) -> str:
 @app.command()
 def logs(
     name: NameArgument = None,
-    process: Annotated[str | None, typer.Option(help="of which process [default: all]")] = None,
+    process: Annotated[str | None, typer.Option(help="of which process \\[default: all]")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the cluster ends")] = False,
 ) -> None:
     """Show what the processes of a standing cluster have written."""

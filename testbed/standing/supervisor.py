@@ -345,8 +345,10 @@ class StandingCluster:
 
 
 def _with_parameters(scenario: Scenario) -> str:
-    parameters: dict[str, Any] = msgspec.to_builtins(scenario.dispatch.parameters)
-    settings = ", ".join(f"{key} = {value}" for key, value in parameters.items() if value is not None)
+    parameters: Any = scenario.dispatch.parameters
+    usual = msgspec.structs.asdict(type(parameters)())
+    found = msgspec.structs.asdict(parameters)
+    settings = ", ".join(f"{key} = {value}" for key, value in found.items() if value != usual[key])
     return scenario.dispatch.policy + (f" with {settings}" if settings else "")
 
 
