@@ -143,8 +143,9 @@ def _stays(message: _Message, messages: Sequence[_Message]) -> list[Step]:
         return _stay(place, here(frozenset({"transfer"}), start)[-1:], details["wait"], start, end)
     if message.kind in ("served", "stopped", "reached"):
         begun = [other for other in messages if _begins(other, message)]
-        if begun and begun[-1].heard is not None and not (message.kind == "reached" and begun[-1].details["goes_on"]):
-            return _stay(place, [], 0.0, begun[-1].heard, end)
+        if begun and not (message.kind == "reached" and begun[-1].details["goes_on"]):
+            # Not when the Serve was heard: a service that waited for the server began when the one before it ended.
+            return _stay(place, [], 0.0, end - (details["received"] - begun[-1].details["received"]), end)
     return []
 
 

@@ -220,20 +220,16 @@ def test_processes_that_are_killed_are_started_again_and_used_again(place: Any) 
     assert set(table["dispatcher"].to_numpy()[last].tolist()) == {0, 1}
 
 
-STEALING = {"[dispatch]": '[balance]\npolicy = "stealing"\nprobe_rate = 2.0\n[dispatch]'}
-POOLS = {
-    "servers = 10": 'name = "one"\nservers = 5\nqueue = "central"\n'
-    '[[cluster.pools]]\nname = "two"\nservers = 5\nqueue = "central"',
-    'policy = "random"\n[[variants]]': 'policy = "static"\n[threshold]\naction = "ACTION"\ntau = 1.5\n[[variants]]',
-    '"dispatch.policy" = "power-of-d"': '"threshold.tau" = 0',
-}
 MECHANISMS = {
-    "stealing": STEALING,
-    "sharing": {**STEALING, "stealing": "sharing"},
-    "hedge": {'policy = "random"': 'policy = "hedge"\ndelay = 1.5'},
+    "sharing": {"[dispatch]": '[balance]\npolicy = "sharing"\nprobe_rate = 2.0\n[dispatch]'},
     "tied": {'policy = "random"': 'policy = "tied"'},
-    "reroute": {**POOLS, "ACTION": "reroute"},
-    "replicate": {**POOLS, "ACTION": "replicate"},
+    "replicate": {
+        "servers = 10": 'name = "one"\nservers = 5\nqueue = "central"\n'
+        '[[cluster.pools]]\nname = "two"\nservers = 5\nqueue = "central"',
+        'policy = "random"\n[[variants]]': 'policy = "static"\n[threshold]\naction = "replicate"\ntau = 1.5\n'
+        "[[variants]]",
+        '"dispatch.policy" = "power-of-d"': '"threshold.tau" = 0',
+    },
 }
 
 
