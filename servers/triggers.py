@@ -11,6 +11,7 @@ The two can be combined: a hybrid server has one trigger of each kind.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from math import log
 
 from servers.balancer import Balancer, Trigger
@@ -18,7 +19,7 @@ from servers.exchange import Exchange
 from testbed.agent import Timer
 
 
-class Clock(Trigger):
+class Clock(Trigger, ABC):
     """A Poisson clock of rate ``rate`` that calls ``fire`` while it runs."""
 
     def __init__(self, balancer: Balancer, rate: float) -> None:
@@ -46,9 +47,9 @@ class Clock(Trigger):
         self._arm()
         self.fire()
 
+    @abstractmethod
     def fire(self) -> None:
         """Ask."""
-        raise NotImplementedError
 
 
 class StealingClock(Clock):

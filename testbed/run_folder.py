@@ -257,6 +257,26 @@ def targets_file_of(folder: Path) -> Path:
     return folder.with_name(f"targets-{folder.name}.json")
 
 
+class _Versioned(msgspec.Struct):
+    schema: int | None = None
+
+
+def require_schema(file: Path, text: bytes, known: int, *, unnumbered: int, remedy: str) -> None:
+    """Check that the JSON in ``text``, that of ``file``, has the schema that this version reads; before the rest of it.
+
+    ``unnumbered``: the schema of files without a number. Raises OutputError, which ends with the ``remedy``, for
+    another one, and ValueError for what is no JSON object.
+    """
+    found = msgspec.json.decode(text, type=_Versioned).schema
+    found = unnumbered if found is None else found
+    if found != known:
+        age = "an older" if found < known else "a newer"
+        raise OutputError(
+            f"{file}: is of {age} version of the testbed (schema {found}, and this version reads schema {known}); "
+            f"{remedy}"
+        )
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees either the old content or the new."""
     temporary = path.with_name(path.name + ".new")

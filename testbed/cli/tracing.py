@@ -60,8 +60,10 @@ def _steps_table(traced: TracedRun, job: int) -> Table:
     from testbed.tables import new_table
 
     table = new_table(f"job {job} of {traced.variant}: times in time units, from its arrival")
-    for heading, justify in (("time", "right"), ("where", "left"), ("what", "left"), ("heard after", "right")):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]  # rich wants literals
+    table.add_column("time", justify="right")
+    table.add_column("where")
+    table.add_column("what")
+    table.add_column("heard after", justify="right")
     steps = traced.history(job)
     for step in steps:
         where = step.place if step.to is None else f"{step.place} → {step.to}"

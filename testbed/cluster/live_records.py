@@ -6,6 +6,8 @@ What is shown and scraped is computed from the records that are written anyway, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,7 +28,7 @@ from testbed.measure.records import (
 from testbed.tracing.choice import are_traced
 
 
-class Live(Records[Record]):
+class Live(Records[Record], ABC):
     """Records that are counted a few times a second, and before they are taken."""
 
     _seen = 0  # records that were counted
@@ -44,9 +46,9 @@ class Live(Records[Record]):
         if len(rows):
             self._count(rows)
 
+    @abstractmethod
     def _count(self, rows: npt.NDArray[np.void]) -> None:
         """Count ``rows``, at least one."""
-        raise NotImplementedError
 
 
 class LiveRecords(Live[JobRecord], JobRecords):

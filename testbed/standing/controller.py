@@ -18,19 +18,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
-from dispatchers.registry import policies
 from testbed.cluster.collected import Records
 from testbed.cluster.control import Change, Drain, FromProcess, Pace, Peers, Setup, Start
 from testbed.cluster.controller import OBSERVE_SECONDS, READY_SECONDS, START_IN_SECONDS, Controller
 from testbed.cluster.members import Member, cannot_start, open_process
-from testbed.runtime.system import holds
 from testbed.scenario import resolved
 from testbed.snapshot import Theory
+from testbed.standing.changes import binds_servers
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -166,7 +165,7 @@ class StandingController(Controller):
         deaths.append(trio.current_time())
         if member.pools:
             return "the jobs in central queues are gone with it"
-        if member.dispatcher is not None and leaves_traces(self.scenario):
+        if member.dispatcher is not None and binds_servers(self.scenario) is not None:
             return "servers hold for it what only it can take away"
         if member.servers is not None and all(
             other.process.returncode is not None for other in self.members if other.servers is not None
@@ -206,11 +205,3 @@ class StandingController(Controller):
 
     async def _until_alive(self, member: Member, condition: Callable[[], bool]) -> None:
         await self._until(lambda: condition() or member.process.returncode is not None)
-
-
-def leaves_traces(scenario: Scenario) -> bool:
-    """Return whether servers keep for dispatchers more than tasks: reservations, places, copies, whole queues."""
-    policy: Any = policies()[scenario.dispatch.policy]
-    return bool(
-        policy.reserves or policy.copies(scenario.dispatch.parameters) > 1 or scenario.central_pools or holds(scenario)
-    )

@@ -23,7 +23,7 @@ from typing import BinaryIO, Self
 
 import msgspec
 
-from testbed.run_folder import OutputError, make_folder, replace_file, write_environment
+from testbed.run_folder import OutputError, make_folder, replace_file, require_schema, write_environment
 from testbed.scenario import Scenario, ScenarioError, load, resolved
 from testbed.sweeps.plan import FinishedRun, Goal, Plan, RunKey
 
@@ -34,10 +34,6 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
     scenario: str  # digest of scenario.toml
     goal: Goal
-
-
-class _Versioned(msgspec.Struct, frozen=True):
-    schema: int = SCHEMA
 
 
 class SweepFolder:
@@ -150,12 +146,8 @@ def _read_header(path: Path) -> _Header:
     file = path / "sweep.json"
     try:
         text = file.read_bytes()
-        found = msgspec.json.decode(text, type=_Versioned).schema  # first: the rest of a newer one may look otherwise
-        if found > SCHEMA:
-            raise OutputError(
-                f"{file}: is of a newer version of the testbed (schema {found}, and this version reads schema "
-                f"{SCHEMA}); go on with that version, or begin a new sweep"
-            )
+        remedy = "go on with that version, or begin a new sweep"
+        require_schema(file, text, SCHEMA, unnumbered=SCHEMA, remedy=remedy)
         return msgspec.json.decode(text, type=_Header)
     except FileNotFoundError:
         raise OutputError(f"{path}: not the folder of a sweep (it has no sweep.json)") from None

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from testbed.measure.control_variate import Estimate
-from testbed.run_folder import OutputError
+from testbed.run_folder import OutputError, require_schema
 from testbed.validate.case import Place
 from testbed.validate.finite_size import FiniteSizeFit
 
@@ -158,20 +158,14 @@ class Validation(msgspec.Struct, kw_only=True):
         path = Path(folder) / "validation.json"
         try:
             text = path.read_bytes()
-            found = msgspec.json.decode(text, type=_Versioned).schema
-            if found == SCHEMA:
-                result = msgspec.json.decode(text, type=cls)
-                result.folder = str(folder)
-                return result
+            require_schema(path, text, SCHEMA, unnumbered=0, remedy="read it with that version, or validate again")
+            result = msgspec.json.decode(text, type=cls)
         except OSError as error:
             raise OutputError(f"{path}: {error.strerror}; give the folder of a validation") from None
         except ValueError as error:
             raise OutputError(f"{path}: damaged, or not what a validation writes ({error}); validate again") from None
-        age = "an older" if found < SCHEMA else "a newer"
-        raise OutputError(
-            f"{path}: is of {age} version of the testbed (schema {found}, and this version reads schema {SCHEMA}); "
-            "read it with that version, or validate again"
-        )
+        result.folder = str(folder)
+        return result
 
     def __str__(self) -> str:
         from testbed.tables import plain_text
@@ -184,7 +178,3 @@ class Validation(msgspec.Struct, kw_only=True):
         from testbed.validate.shown import validation_table
 
         return html(validation_table(self))
-
-
-class _Versioned(msgspec.Struct):
-    schema: int = 0
