@@ -207,8 +207,7 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for writer in self._writers.values():
-            writer.close()
+        self.close_records()
         self.targets_file.unlink(missing_ok=True)
         self._write_environment(seconds=time.time() - self._started)
 
@@ -239,6 +238,11 @@ class RunFolder:
         if name not in self._writers:
             self._writers[name] = pq.ParquetWriter(self.path / name, table.schema, compression="zstd")
         self._writers[name].write_table(table)
+
+    def close_records(self) -> None:
+        """Finish the files of records, which nobody can read before; nothing is added after that."""
+        for writer in self._writers.values():
+            writer.close()
 
     def write_summaries(self, runs: list[Summary]) -> None:
         """Write ``summary.json`` anew."""

@@ -13,7 +13,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,8 @@ class Controller:
 
     ``labels`` are put on the series of its metrics, beside which ``theory`` is shown. In the end the processes wait up
     to ``hold`` seconds until their last metrics have been read; by default HOLD_SECONDS if Prometheus has read them
-    before, and else not at all. ``announce`` is told of it.
+    before, and else not at all. ``announce`` is told of it; before that, ``save`` is given what was measured, for
+    whoever runs this may be killed while it waits.
     ``observe`` is called with the controller about four times a second while the run goes on. ``stop()`` ends the run
     early, from any thread of control within trio: arrivals stop, and what was measured is returned. ``records`` keeps
     the records; in memory by default. ``logs`` is the folder of the processes' logs; by default a temporary one.
@@ -82,6 +83,7 @@ class Controller:
         labels: dict[str, str],
         theory: Theory | None = None,
         hold: float | None = None,
+        save: Callable[[Measurements], Awaitable[None]] | None = None,
         announce: Callable[[str], object] = lambda text: None,
         observe: Callable[[Controller], object] = lambda controller: None,
         records: Records | None = None,
@@ -97,6 +99,7 @@ class Controller:
         self._labels = labels
         self._theory = theory
         self._grace = hold
+        self._save = save
         self._announce = announce
         self._replication = replication
         self._observe = observe
@@ -157,6 +160,10 @@ class Controller:
                         await self._watch()
                     if self.started:
                         await self._collect()
+                    measurements = self._measurements()
+                    if self.started:
+                        if self._save is not None:
+                            await self._save(measurements)
                         await self._hold()
                 finally:
                     self._finishing = True
@@ -165,20 +172,23 @@ class Controller:
                             member.process.kill()
                     nursery.cancel_scope.cancel()
                     listener.close()
-            return collect(
-                self.members,
-                self.scenario,
-                self._records,
-                until=self._until_time(),
-                strangers=self.rejected,
-                failure=self.failure,
-                incidents=self.incidents,
-            )
+            return measurements
         finally:
             with trio.CancelScope(shield=True):
                 for member in self.members:
                     await member.process.wait()
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _measurements(self) -> Measurements:
+        return collect(
+            self.members,
+            self.scenario,
+            self._records,
+            until=self._until_time(),
+            strangers=self.rejected,
+            failure=self.failure,
+            incidents=self.incidents,
+        )
 
     def _listen(self) -> tuple[socket.socket, Address]:
         try:

@@ -75,11 +75,12 @@ class ClusterProcess:
             await self._hold()
 
     async def _hold(self) -> None:
-        """Wait until the last metrics have been read, or the controller wants to wait no longer."""
+        """Wait until the last metrics have been read, or the controller is gone."""
         async with trio.open_nursery() as nursery:
 
             async def leave() -> None:
                 await self._channel.receive()
+                self._tidy_up()
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(leave)
@@ -137,8 +138,12 @@ class ClusterProcess:
             nursery.cancel_scope.cancel()
         if finish is not None:
             await self._finish(finish)
-        else:  # the controller was killed, and can't tidy up itself
-            shutil.rmtree(self._setup.folder, ignore_errors=True)
+        else:
+            self._tidy_up()
+
+    def _tidy_up(self) -> None:
+        """Do what the controller can't do any more when it was killed."""
+        shutil.rmtree(self._setup.folder, ignore_errors=True)
 
 
 async def main() -> None:

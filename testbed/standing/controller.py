@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from testbed.cluster.collected import Records
 from testbed.cluster.control import Change, Drain, FromProcess, Pace, Peers, Setup, Start
 from testbed.cluster.controller import OBSERVE_SECONDS, READY_SECONDS, START_IN_SECONDS, Controller
 from testbed.cluster.members import Member, cannot_start, open_process
+from testbed.measure.records import Measurements
 from testbed.scenario import resolved
 from testbed.snapshot import Theory
 from testbed.standing.changes import binds_servers
@@ -50,13 +51,22 @@ class StandingController(Controller):
         *,
         labels: dict[str, str],
         theory: Theory,
+        save: Callable[[Measurements], Awaitable[None]],
         announce: Callable[[str], object],
         observe: Callable[[Controller], object],
         records: Records,
         logs: Path,
     ) -> None:
         super().__init__(
-            scenario, 0, labels=labels, theory=theory, announce=announce, observe=observe, records=records, logs=logs
+            scenario,
+            0,
+            labels=labels,
+            theory=theory,
+            save=save,
+            announce=announce,
+            observe=observe,
+            records=records,
+            logs=logs,
         )
         self.pace = Pace()
         self._workload = scenario  # whose streams all arrivals come from, at whatever pace

@@ -189,10 +189,15 @@ class StandingCluster:
         self._observer = Observer(self.scenario, run.variant, 0, theory=theory)
         records = RollingRecords(self._folder.path / "records")
         labels = {"run": self._folder.path.name, "variant": run.variant, "replication": "0", "cluster": self.state.name}
+
+        async def save(measurements: Measurements) -> None:
+            await trio.to_thread.run_sync(self._save, run, measurements)
+
         self._controller = controller = StandingController(
             self.scenario,
             labels=labels,
             theory=theory,
+            save=save,
             announce=self._watcher.announce,
             observe=self._observe,
             records=records,
@@ -201,9 +206,7 @@ class StandingCluster:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._await_end)
             try:
-                measurements = await controller.run()
-                if controller.started:
-                    await trio.to_thread.run_sync(self._save, run, measurements)
+                await controller.run()
             finally:
                 shutil.copytree(self.logs, self._folder.path / "logs", dirs_exist_ok=True)
             shutil.rmtree(self._folder.path / "records")
@@ -234,6 +237,7 @@ class StandingCluster:
         )
         replace_file(self._folder.path / "scenario.toml", resolved(scenario).encode())
         keep_records(self._folder, run)
+        self._folder.close_records()
         self._folder.write_summaries([run.cluster])
         self.result.runs.append(run)
 

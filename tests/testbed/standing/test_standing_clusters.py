@@ -131,6 +131,30 @@ def test_ctrl_c_ends_a_cluster_in_the_foreground_and_saves(place: Any) -> None:
     assert summary(place)["accounting"]["in_system"] == 0
 
 
+def test_a_cluster_that_is_killed_while_its_last_metrics_wait_for_prometheus_has_been_saved(place: Any) -> None:
+    """As happens in a container that is given less time to end than that takes."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "testbed", "up", "small.toml"], cwd=place.folder, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        place.wait_for(lambda: any(state.processes for state in clusters()))
+        (state,) = clusters()
+        for entry in state.processes:
+            headers = {"X-Prometheus-Scrape-Timeout-Seconds": "10"}
+            with urllib.request.urlopen(urllib.request.Request(f"http://{entry.metrics}/metrics", headers=headers)):
+                pass
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        with process.stderr as lines:
+            assert any("the last metrics wait" in line for line in lines)
+    finally:
+        process.kill()
+        process.wait()
+    arrived = summary(place)["accounting"]["arrived"]
+    assert arrived > 0
+    assert pq.read_table(Path(state.run_folder) / "jobs.parquet").num_rows == arrived
+
+
 def test_a_killed_supervisor_leaves_no_process_and_is_cleaned_up_after(place: Any) -> None:
     assert place.up().returncode == 0
     (state,) = clusters()
