@@ -146,7 +146,10 @@ class Finish(msgspec.Struct, tag=True):
 
 
 class Records(msgspec.Struct, tag=True):
-    """Records as they come: rows of a table (testbed.measure.records.TABLES, row_type)."""
+    """Records as they come: rows of a table (testbed.measure.records.TABLES, row_type).
+
+    They are kept when the word that counts them has come, a Progress or the Report.
+    """
 
     table: str
     rows: bytes

@@ -287,16 +287,23 @@ class Controller:
             member.linked = True
         elif isinstance(message, Progress):
             member.progress = message
+            self._keep_records(member)
         elif isinstance(message, control.Records):
-            rows = np.frombuffer(message.rows, dtype=row_type(TABLES[message.table]))
-            self._records.add(message.table, rows)
-            if message.table == "jobs":
-                member.recorded += len(rows)
+            member.uncounted.append(message)
         elif isinstance(message, Events):
             member.events.extend(message.events)
         elif isinstance(message, Report):
             member.report = message
+            self._keep_records(member)
         self._notify()
+
+    def _keep_records(self, member: Member) -> None:
+        for message in member.uncounted:
+            rows = np.frombuffer(message.rows, dtype=row_type(TABLES[message.table]))
+            self._records.add(message.table, rows)
+            if message.table == "jobs":
+                member.recorded += len(rows)
+        member.uncounted.clear()
 
     def _notify(self) -> None:
         self._changed.set()

@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from testbed.cluster.connecting import Address
-from testbed.cluster.control import CONTROL_ENV, Channel, FromProcess, Progress, Ready, Report
+from testbed.cluster.control import CONTROL_ENV, Channel, FromProcess, Progress, Ready, Records, Report
 from testbed.measure.records import LOST
 from testbed.tracing.recorder import TraceEvent
 
@@ -48,7 +48,8 @@ class Member:
     ready: Ready | None = None
     linked: bool = False
     progress: Progress | None = None
-    recorded: int = 0  # jobs of which it has sent the record
+    uncounted: list[Records] = field(default_factory=list)  # that have come since its last word
+    recorded: int = 0  # jobs whose record is kept
     events: list[TraceEvent] = field(default_factory=list)
     report: Report | None = None
     heard_out: trio.Event = field(default_factory=trio.Event)  # all that it sent has been read
@@ -65,8 +66,8 @@ class Member:
         return added_up(self.earlier, self.progress)
 
     def unsent(self) -> int:
-        """Return the jobs that have arrived here, if it is a dispatcher's, and of which it has sent no record."""
-        return max(0, self.progress.arrived - self.recorded) if self.progress is not None else 0
+        """Return the jobs that had arrived here at its last word, if it is a dispatcher's, and have no record."""
+        return self.progress.arrived - self.recorded if self.progress is not None else 0
 
     def bury(self) -> None:
         """Take the account of a life that has ended."""
@@ -75,20 +76,18 @@ class Member:
             outcomes = list(totals.outcomes)
             if lost:
                 outcomes[LOST] += lost
-            arrived = max(0, self.recorded - self.progress.arrived) if self.progress is not None else 0
             self.earlier = msgspec.structs.replace(
                 totals,
-                arrived=totals.arrived + arrived,
-                ended=totals.ended + arrived + lost,
+                ended=totals.ended + lost,
                 in_system=0,
                 closing=0,
                 outcomes=outcomes,
-                counters={**totals.counters, "jobs arrived": totals.counters.get("jobs arrived", 0) + arrived},
                 queue_lengths=b"",
                 cpu_share=0.0,
             )
         self.lost += lost
         self.recorded = 0
+        self.uncounted.clear()
         self.channel = self.ready = self.progress = self.report = None
         self.linked = self.ended = False
         self.heard_out = trio.Event()

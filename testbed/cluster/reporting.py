@@ -45,21 +45,23 @@ class Reporter:
             await trio.sleep(PROGRESS_SECONDS)
             self._hosted.catch_up()
             with trio.CancelScope(shield=True):  # half a frame would make what follows unreadable
-                progress = self.progress()
-                # First the records: those of jobs that are said to have ended are not lost with this process then.
-                await self._send_records()
-                await self._channel.send(progress)
+                # Records, and then the word that counts their jobs; both of one moment.
+                progress, records = self.progress(), self._take_records()
+                for message in [*records, progress]:
+                    await self._channel.send(message)
                 await self._send_events()
 
     async def _send_events(self) -> None:
         if self._hosted.trace is not None:
             await self._channel.send(Events(self._hosted.trace.take()))
 
-    async def _send_records(self) -> None:
+    def _take_records(self) -> list[Records]:
         hosted = self._hosted
-        for table, records in (("jobs", hosted.records), ("tasks", hosted.tasks), ("copies", hosted.copies)):
-            for rows in records.take(RECORDS_PER_PIECE):
-                await self._channel.send(Records(table, rows))
+        return [
+            Records(table, rows)
+            for table, records in (("jobs", hosted.records), ("tasks", hosted.tasks), ("copies", hosted.copies))
+            for rows in records.take(RECORDS_PER_PIECE)
+        ]
 
     def progress(self) -> Progress:
         """Return how things are now."""
@@ -107,7 +109,8 @@ class Reporter:
     async def finish(self, held: bool) -> None:
         """Send what there is of events and records, and the report. ``held``: the metrics are still to be read."""
         await self._send_events()
-        await self._send_records()
+        for message in self._take_records():
+            await self._channel.send(message)
         edges, occupancy = self._hosted.occupancy.table()
         await self._channel.send(
             Report(

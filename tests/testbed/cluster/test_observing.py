@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from testbed.cluster import observing
-from testbed.cluster.control import Progress
+from testbed.cluster.control import Progress, Records
+from testbed.cluster.controller import Controller
 from testbed.cluster.members import Member
 from testbed.cluster.observing import MOST_TOTALS, RECENT_SECONDS, Observer, theory_of
 from testbed.measure.histogram import LogHistogram
-from testbed.measure.records import RESPONSE_BUCKETS
+from testbed.measure.records import RESPONSE_BUCKETS, TABLES, row_type
 from testbed.scenario import Scenario, decode
 from testbed.theory.predict import predict
 
@@ -202,3 +203,19 @@ def test_what_a_process_had_counted_before_it_was_started_again_counts(cluster: 
     assert (found.arrived, found.ended, found.in_system) == (21, 18, 3)
     assert (found.outcomes["completed"], found.outcomes["lost"], found.counters["messages"]) == (15, 3, 60)
     assert found.responses.mean == pytest.approx(2.0)
+
+
+def test_records_of_a_process_that_dies_before_the_word_that_counts_them_are_of_lost_jobs(cluster: Cluster) -> None:
+    """They are sent ahead of it; of some of their jobs nobody knows yet that they had arrived."""
+
+    def records(jobs: int) -> Records:
+        return Records("jobs", np.zeros(jobs, row_type(TABLES["jobs"])).tobytes())
+
+    controller, member = Controller(scenario(), 0, labels={}), cluster.members[0]
+    controller._note(member, records(10))
+    controller._note(member, Progress(time=10.0, arrived=13, ended=10, outcomes=[10, 0, 0, 0]))
+    controller._note(member, records(20))
+    assert member.unsent() == 3
+    member.bury()
+    assert len(controller._records.columns("jobs")["job"]) == 10
+    assert (member.lost, member.earlier.arrived, member.earlier.ended) == (3, 13, 13)
