@@ -96,7 +96,8 @@ def test_what_a_node_holds_when_it_is_killed_is_served_elsewhere_once(
     death_while_paused: Callable[[float], Any],
     action: str,
 ) -> None:
-    scenario = two_pools(**{"threshold.action": action, "cluster.on_failure": "redispatch", "workload.rate": 2.5})
+    settings = {"cluster.on_failure": "redispatch", "workload.rate": 2.5, "run.duration": 100}
+    scenario = two_pools(**{"threshold.action": action, **settings})
     death = death_while_paused(25.0)
     measured = run_cluster(scenario, death)
     assert death.resumed

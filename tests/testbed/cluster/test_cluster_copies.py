@@ -55,7 +55,7 @@ def check_copies(measured: Measurements) -> None:
 def test_when_a_node_is_killed_while_another_is_paused_every_job_is_done_once(
     run_cluster: Callable[..., Measurements], death_while_paused: Callable[[float], Any], policy: str
 ) -> None:
-    scenario = copied(policy, **{"cluster.on_failure": "redispatch"})
+    scenario = copied(policy, **{"cluster.on_failure": "redispatch", "run.duration": 90})
     death = death_while_paused(15.0)
     measured = run_cluster(scenario, death)
     assert death.resumed
