@@ -85,12 +85,15 @@ async def hear_newcomer(sock: socket.socket) -> Hello | None:
 
 
 async def read_hello(sock: socket.socket) -> Hello | None:
-    """Return the first word on a connection, or None where it is none or does not come; waits as long as it takes."""
+    """Return the first word on a connection, or None where it is none or does not come; waits as long as it takes.
+
+    What has come after it stays in the socket: who has been greeted may have more to say at once.
+    """
     reader: FrameReader[Hello] = FrameReader(HELLO, HELLO_LIMIT)
     while True:
         await trio.lowlevel.wait_readable(sock)
         try:
-            data = sock.recv(HELLO_LIMIT)
+            data = sock.recv(reader.missing)
         except BlockingIOError:
             continue
         except OSError:

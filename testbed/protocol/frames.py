@@ -50,6 +50,12 @@ class FrameReader(Generic[T]):
         self._limit = limit
         self._pending = bytearray()
 
+    @property
+    def missing(self) -> int:
+        """Bytes up to the end of the frame that comes next, or of its length as long as that is not known."""
+        pending = self._pending
+        return (4 if len(pending) < 4 else 4 + int.from_bytes(pending[:4], "big")) - len(pending)
+
     def feed(self, data: bytes) -> list[T]:
         """Return the bodies of all frames that ``data`` completes."""
         pending = self._pending
