@@ -1,5 +1,5 @@
 # make demo   four policies on a local cluster, beside their twin and the theory (about two minutes)
-# make test   the tests: on all cores, but for those of real processes, which need the machine for themselves
+# make test   the tests: on all cores, but for those of the cluster itself, which need the machine for themselves
 # Both set up what they need in .venv; they need python3 (3.11 or newer), make and a package registry.
 
 PYTHON ?= python3
@@ -14,7 +14,8 @@ demo: $(VENV)/ready
 
 test: $(VENV)/ready-dev
 	$(BIN)/python -m pytest --numprocesses auto -m "not cluster"
-	$(BIN)/python -m pytest -m cluster
+	$(BIN)/python -m pytest -m cluster tests/testbed/cluster
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m cluster --ignore tests/testbed/cluster
 
 lint: $(VENV)/ready-dev
 	$(BIN)/ruff check .
