@@ -21,6 +21,7 @@ seed = 3
 time_unit = "10ms"
 warmup = 10
 duration = 100
+drain = 1000 # on a machine that is too slow jobs have waited; it takes no longer than they do
 [cluster]
 nodes = 2
 dispatchers = 2

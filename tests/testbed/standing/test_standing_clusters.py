@@ -287,9 +287,7 @@ def test_a_node_that_was_killed_is_used_again_whatever_moves_and_copies_tasks(pl
     summary(place)
     (file,) = place.runs.glob("*/jobs.parquet")
     table = pq.read_table(file)
-    # No job is stuck since the death: on a machine that is too slow the last ones may not be done at the end.
-    unfinished = np.array([outcome == "in system" for outcome in table["outcome"].to_pylist()])
-    assert (table["arrival"].to_numpy()[unfinished] > again).all()
+    assert set(table["outcome"].to_pylist()) == {"completed"}  # no job is stuck since the death
     last = np.argsort(table["arrival"].to_numpy())[-200:]
     assert set(table["server"].to_numpy()[last].tolist()) & set(range(5, 10))
 
