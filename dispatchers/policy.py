@@ -116,7 +116,7 @@ class Policy:
 
     def place(self, job: int) -> None:
         """Place one task of a job: at once, or later when replies have come, but in the end."""
-        raise NotImplementedError
+        raise NotImplementedError  # the one hook without a default; no abstract class, for the others may stay empty
 
     def place_tasks(self, job: int, tasks: int) -> None:
         """Place ``tasks`` tasks of a job, two or more; by default each by itself, one after the other."""

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import trio
 
 from testbed.cluster import control
@@ -39,7 +38,7 @@ from testbed.cluster.control import (
     Start,
 )
 from testbed.cluster.members import Member, cannot_start, how_it_ended, launch, roles
-from testbed.measure.records import TABLES, Measurements, row_type
+from testbed.measure.records import Measurements
 from testbed.metrics.discovery import TargetGroup
 from testbed.protocol import VERSION, ProtocolError
 from testbed.scenario import resolved
@@ -287,23 +286,15 @@ class Controller:
             member.linked = True
         elif isinstance(message, Progress):
             member.progress = message
-            self._keep_records(member)
+            member.keep_records(self._records)
         elif isinstance(message, control.Records):
             member.uncounted.append(message)
         elif isinstance(message, Events):
             member.events.extend(message.events)
         elif isinstance(message, Report):
             member.report = message
-            self._keep_records(member)
+            member.keep_records(self._records)
         self._notify()
-
-    def _keep_records(self, member: Member) -> None:
-        for message in member.uncounted:
-            rows = np.frombuffer(message.rows, dtype=row_type(TABLES[message.table]))
-            self._records.add(message.table, rows)
-            if message.table == "jobs":
-                member.recorded += len(rows)
-        member.uncounted.clear()
 
     def _notify(self) -> None:
         self._changed.set()

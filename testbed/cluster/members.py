@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 import trio
 
 from testbed.cluster.connecting import Address
 from testbed.cluster.control import CONTROL_ENV, Channel, FromProcess, Progress, Ready, Records, Report
-from testbed.measure.records import LOST
+from testbed.measure.records import LOST, TABLES, row_type
 from testbed.tracing.recorder import TraceEvent
 
 if TYPE_CHECKING:
+    from testbed.cluster import collected
     from testbed.scenario import Scenario
 
 LAST_LINES = 8
@@ -64,6 +66,15 @@ class Member:
         if self.earlier is None or self.progress is None:
             return self.progress or self.earlier
         return added_up(self.earlier, self.progress)
+
+    def keep_records(self, records: collected.Records) -> None:
+        """Put the records that its last word counts to those of the run."""
+        for message in self.uncounted:
+            rows = np.frombuffer(message.rows, dtype=row_type(TABLES[message.table]))
+            records.add(message.table, rows)
+            if message.table == "jobs":
+                self.recorded += len(rows)
+        self.uncounted.clear()
 
     def unsent(self) -> int:
         """Return the jobs that had arrived here at its last word, if it is a dispatcher's, and have no record."""

@@ -101,7 +101,8 @@ async def serve(
     config.errorlog = None
     config.graceful_timeout = GRACE_SECONDS
     config.include_server_header = False
-    await serve_application(app, config, shutdown_trigger=closing)  # type: ignore[arg-type]  # of hypercorn's own types
+    # hypercorn types the messages of ASGI with dictionaries of its own, which to mypy no framework's are.
+    await serve_application(app, config, shutdown_trigger=closing)  # type: ignore[arg-type]
 
 
 def ipaddress_or_none(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
