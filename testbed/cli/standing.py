@@ -13,7 +13,7 @@ from rich.console import Console
 
 from testbed.cli.app import INTERRUPTED, ScenarioArgument, announce_unstable, app, fail, finish, read
 from testbed.cli.running import watcher_for
-from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, open_page, require_page
+from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, open_page, print_page, require_page
 from testbed.scenario import ScenarioError, resolved, variants
 
 if TYPE_CHECKING:
@@ -76,8 +76,10 @@ def up(
     if settings.sweep is not None:
         watcher.announce("the scenario's sweep is left out")
     order = Order(name or settings.name.replace(" ", "-"), chosen, resolved(base), str(output.absolute()), http_sd)
-    place = open_page(host, port, token) if dash else None
-    if place is not None:
+    address = None
+    if dash:
+        place = open_page(host, port, token)
+        address = place.address
         order.page = PageOrder(place.sock.detach(), host, token)
     try:
         announce_unstable(base, watcher)
@@ -87,9 +89,13 @@ def up(
             except KeyboardInterrupt:
                 print("interrupted: the cluster was coming up, and was ended", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
+            if address is not None:
+                print_page(address)
             print(f"{state.name} stands; `testbed ps` shows it, `testbed down {state.name}` ends it")
             return
         cluster = StandingCluster(order, watcher)
+        if address is not None:
+            print_page(address)
         with watcher:
             execute(cluster)
     except (OutputError, ScenarioError, StandingError) as error:

@@ -34,18 +34,23 @@ def open_page(host: str, port: int, token: str | None) -> Place:
     from testbed.dash.serving import Place, ServingError
 
     try:
-        place = Place.open(host, port, token)
+        return Place.open(host, port, token)
     except ServingError as error:
         fail(error)
-    print(f"page: {place.address}", file=sys.stderr, flush=True)
-    return place
+
+
+def print_page(address: str) -> None:
+    """Tell where the page is."""
+    print(f"page: {address}", file=sys.stderr, flush=True)
 
 
 def reporting_page(watcher: Watcher, title: str, host: str, port: int, token: str | None) -> Watcher:
     """Return a watcher that shows a run on a page beside ``watcher``."""
     from testbed.dash.reporter import PageReporter
 
-    return PageReporter(watcher, open_page(host, port, token), title)
+    place = open_page(host, port, token)
+    print_page(place.address)
+    return PageReporter(watcher, place, title)
 
 
 @app.command()
@@ -77,12 +82,14 @@ def dash(
         if what is not None and Path(what).is_dir():
             board = finished_board(Path(what))
             place = open_page(host, port, token)
+            print_page(place.address)
             trio.run(lambda: serve(board, place))
         else:
             from testbed.dash.standing import serve_cluster
 
             name = _standing_name(what)
             place = open_page(host, port, token)
+            print_page(place.address)
             trio.run(lambda: serve_cluster(name, place, stay=True))
     except (OutputError, ScenarioError, StandingError) as error:
         fail(error)

@@ -72,7 +72,7 @@ def judge(
         checks.extend(_processes(measurements.processes))
     if np.any(done):
         checks.append(_gaps(jobs, nominal, mean_response))
-        checks.append(_arrived_load(jobs, nominal, window))
+        checks.append(_arrived_load(jobs, nominal, window, _broken(measurements)))
         checks.append(_served_load(measurements, nominal, window))
         checks.append(steady(columns, nominal, window))
     return with_emulation_error(Verdict(valid=all(check.passed for check in checks), checks=checks), pathwise)
@@ -253,7 +253,7 @@ def _gaps(jobs: Columns, nominal: Nominal, mean_response: float) -> Check:
     )
 
 
-def _arrived_load(jobs: Columns, nominal: Nominal, window: Window) -> Check:
+def _arrived_load(jobs: Columns, nominal: Nominal, window: Window, broken: bool) -> Check:
     """Arrived work; tasks of jobs that did not complete count with the mean service time of the others."""
     name = "arrived load"
     if nominal.load is None:
@@ -275,7 +275,9 @@ def _arrived_load(jobs: Columns, nominal: Nominal, window: Window) -> Check:
         abs(arrived - nominal.load) <= limit,
         f"the work that arrived is a load of {arrived:.4f}, where the scenario asks for {nominal.load:.4f} and chance "
         f"explains a difference of {limit:.4f}",
-        "look for arrivals that stopped early; if there are none, please report it",
+        "jobs that would have arrived at a dispatcher while it was dead are missing; run it again"
+        if broken
+        else "look for arrivals that stopped early; if there are none, please report it",
     )
 
 

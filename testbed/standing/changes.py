@@ -42,9 +42,9 @@ def changed(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
 
 
 def policy_is_free(policy: type[Policy]) -> bool:
-    """Return whether servers are the same under a policy as under most, whatever its parameters."""
+    """Return whether servers with queues of their own are the same under a policy as under most."""
     copies = any("copies" in vars(each) for each in policy.__mro__ if each is not Policy)
-    return not (policy.reserves or copies or "knows" in policy.Parameters.__struct_fields__)
+    return not (policy.reserves or copies)
 
 
 def binds_servers(scenario: Scenario) -> str | None:

@@ -158,6 +158,14 @@ def test_a_load_other_than_the_nominal_one_is_suspect(healthy, nominal):
     assert verdict(healthy, replace(nominal, load=0.72)).valid
 
 
+def test_arrivals_that_a_death_took_are_not_reported_as_a_fault(healthy, nominal):
+    died = msgspec.structs.replace(healthy, incidents=["process dispatcher-0 was killed; started again"])
+    found = verdict(died, replace(nominal, load=0.8))
+    assert failed(found) == ["run ended as planned", "arrived load"]
+    assert "at a dispatcher while it was dead are missing" in found.reasons[1]
+    assert not any("please report it" in reason for reason in found.reasons)
+
+
 def test_drops_count_as_arrived_work_but_not_as_served(simulate_run, nominal):
     run = simulate_run(seed=8)
     dropping = np.arange(len(run.columns["job"])) % 5 == 0

@@ -99,9 +99,10 @@ def test_a_cluster_stands_is_looked_at_changed_and_ended(place: Any) -> None:
 def test_two_clusters_side_by_side_and_a_name_that_is_taken(place: Any) -> None:
     assert place.up("--name", "a").returncode == 0
     assert place.up("--name", "b", "--variant", "two choices").returncode == 0
-    again = place.up("--name", "a")
+    again = place.up("--name", "a", "--dash")
     assert again.returncode == 2
     assert again.stderr.splitlines()[-1].startswith('error: a cluster called "a" stands already')
+    assert "page:" not in again.stderr
     assert [(state.name, state.variant) for state in clusters()] == [("a", "random"), ("b", "two choices")]
     with pytest.raises(StandingError, match="say which cluster; there are: a, b"):
         connect()
