@@ -61,9 +61,9 @@ def up(
     from testbed.cluster.controller import ClusterError
     from testbed.execution import execute
     from testbed.run_folder import OutputError
+    from testbed.standing.cluster import Order, PageOrder, StandingCluster
     from testbed.standing.detached import start
     from testbed.standing.register import StandingError
-    from testbed.standing.supervisor import Order, PageOrder, StandingCluster
 
     require_page(dash, host, port, token)
     settings = read(scenario)

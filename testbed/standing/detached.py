@@ -11,8 +11,9 @@ import msgspec
 
 from testbed.cluster.controller import ClusterError
 from testbed.cluster.members import how_it_ended
+from testbed.standing.cluster import Order
 from testbed.standing.register import StandingError, State, standing
-from testbed.standing.supervisor import BAD_INPUT, Order
+from testbed.standing.supervisor import BAD_INPUT
 
 POLL_SECONDS = 0.1
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from testbed.scenario import load, resolved
 from testbed.standing import connect
+from testbed.standing.cluster import Order
 from testbed.standing.detached import start
-from testbed.standing.supervisor import Order
 
 NAME = "standing-memory"
 PERIOD = 10.0  # seconds
