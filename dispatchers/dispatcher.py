@@ -136,6 +136,7 @@ class Dispatcher(Agent):
             self.entering = Entering(self, copies, pool_agent)
             self.handlers[CopyEnded] = self.entering.on_copy_ended
             self.handlers[Left] = self.entering.on_left
+            self.handlers[Done] = self.entering.on_done
         if copies is not None and policy.copies(parameters) > 1:
             first_of_pool = [pool.first for pool in self.pools]
             start_cancels = policy.cancels_on_start(parameters)
@@ -284,6 +285,8 @@ class Dispatcher(Agent):
             self.probe_all = self.recovery.probe_all  # type: ignore[method-assign]
             if self.copying is None:
                 self.assign = self.recovery.assign  # type: ignore[method-assign]
+            if self.entering is not None:
+                self.entering.on_lost(first, last)
             self.recovery.on_lost(first, last)
             if self.copying is not None:
                 self.copying.on_lost(first, last)

@@ -40,7 +40,10 @@ class Recovery:
         self._tasks_move = tasks_move
         self._probe = dispatcher.probe
         self._assign = dispatcher.assign  # or the assignment of whole jobs, where places are held
-        self._live = list(range(dispatcher.servers))
+        # Servers that have queues; jobs for the others enter by the pool agent, which sees to their deaths itself.
+        own = [pool for pool in dispatcher.pools if not pool.central]
+        self._placed_on = {server for pool in own for server in range(pool.first, pool.first + pool.servers)}
+        self._live = sorted(self._placed_on)
         self._dead: set[int] = set()
         self._returning: list[range] = []  # there again, while something is still awaited
         self._rng = dispatcher.env.stream(f"dispatcher/{dispatcher.index}/recovery")
@@ -71,7 +74,8 @@ class Recovery:
     def _take_back(self) -> None:
         """Use those again that are there again. Without any other alive, what died could not be placed until now."""
         back, self._returning = self._returning, []
-        self._live = sorted({*self._live, *(server for servers in back for server in servers)})
+        found = {server for servers in back for server in servers}
+        self._live = sorted({*self._live, *(found & self._placed_on)})
         self._place_lost()
         for servers in back:
             self._dead.difference_update(servers)

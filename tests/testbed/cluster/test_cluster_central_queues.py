@@ -111,6 +111,29 @@ def test_what_a_node_holds_when_it_is_killed_is_served_elsewhere_once(
     assert (measured.columns["outcome"] == COMPLETED).all()
 
 
+def test_what_dies_beside_a_central_queue_is_served_elsewhere_once_and_every_copy_is_recorded(
+    run_cluster: Callable[..., Measurements], death_while_paused: Callable[[float], Any]
+) -> None:
+    """Node 2, which is killed, has three of the five servers with queues of their own."""
+    pools = [{"name": "a", "servers": 5, "queue": "central"}, {"name": "b", "servers": 5}]
+    settings = {"cluster.pools": pools, "cluster.on_failure": "redispatch", "threshold": None}
+    scenario = two_pools(**settings, **{"workload.rate": 1.5, "run.duration": 100})
+    death = death_while_paused(25.0)
+    measured = run_cluster(scenario, death)
+    assert death.resumed
+    assert measured.failure is None
+    all_done_once(measured)
+    assert (measured.columns["outcome"] == COMPLETED).all()
+    assert measured.counters["tasks done twice"] == 0
+    columns, copies = measured.columns, measured.copies
+    won = copies["fate"] == WON
+    for name, same in (("received", "work"), ("server", "server")):
+        found = copies[name][won][np.argsort(copies["job"][won])]
+        assert found == pytest.approx(columns[same][np.argsort(columns["job"])], abs=1e-9)
+    assert set(copies["pool"][won].tolist()) == {0, 1}
+    assert set(copies["fate"].tolist()) <= {WON, DIED}
+
+
 def test_the_end_of_the_pool_agents_process_ends_the_run(
     run_cluster: Callable[..., Measurements], at_time: Callable[..., Callable[[Controller], None]]
 ) -> None:

@@ -202,3 +202,29 @@ def test_the_summary_holds_the_theory_and_servers_are_as_busy_as_copies_say(sett
     words = "\n".join(remarks(result))
     assert "pool a: effective load" in words
     assert "% of it wasted by" in words
+
+
+def test_a_pool_with_queues_at_its_servers_beside_one_with_a_central_queue_is_accounted_for_alike() -> None:
+    pools = [{"name": "a", "servers": 5, "queue": "central"}, {"name": "b", "servers": 5}]
+    settings = {"cluster.pools": pools, "threshold": None, "run.duration": 1500, "workload.rate": 2.0}
+    scenario = two_pools(**settings)
+    measured = simulate(scenario)
+    columns, copies = measured.columns, measured.copies
+    order, of_job = np.argsort(columns["job"]), np.argsort(copies["job"])
+    assert copies["job"][of_job].tolist() == columns["job"][order].tolist()
+    assert set(copies["pool"].tolist()) == {0, 1}
+    assert set(copies["fate"].tolist()) == {WON}
+    assert ((copies["server"] < 5) == (copies["pool"] == 0)).all()
+    for name, same in (("received", "work"), ("wait", "wait"), ("server", "server")):
+        assert copies[name][of_job] == pytest.approx(columns[same][order], abs=1e-9)
+
+    summary = testbed.run(scenario, where="twin").runs[0].summary
+    for pool in summary.pools:
+        assert pool.theory_effective_load == pytest.approx(0.6)
+        assert pool.effective_load.mean is not None
+        assert pool.effective_load.half_width is not None
+        # 3,000 jobs, a fixed seed; twice the 95 % interval is a false alarm of 1e-4.
+        assert abs(pool.effective_load.mean - 0.6) < 2 * pool.effective_load.half_width < 0.2
+    assert summary.cancellations is not None
+    assert summary.cancellations.copies_per_job == 1.0
+    assert next(check for check in summary.verdict.checks if check.name == "served load").passed
