@@ -218,6 +218,6 @@ def _error(thresholds: Thresholds, single: bool) -> str:
     if single:
         return "ignores that copies preempt: in simulations at loads of 0.5 to 0.9 it was 2 to 12 % too low"
     return (
-        "ignores that copies preempt and that pairs may have to wait: in simulations it was 1 to 10 % too low with 5 "
-        "and 5 servers, up to 34 % with 2 and 5, and up to 44 % with 1 and 4"
+        "ignores that copies preempt: in simulations it was 1 to 10 % too low with 5 and 5 servers, "
+        "and up to 21 % with pools of different sizes, most for thresholds near the mean size"
     )

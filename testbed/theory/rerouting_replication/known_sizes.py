@@ -95,7 +95,7 @@ def known_size_usage(model: Model, policy: KnownSizes, thresholds: KnownSizeThre
     if thresholds is None or len(thresholds) != 2:
         raise ValueError("known sizes need two thresholds, one per starting pool: numbers of completion times")
     for s, waits in enumerate(thresholds):
-        option = _named_option(model, policy, s, (waits,) if isinstance(waits, int) else tuple(waits))
+        option = _named_option(model, policy, s, tuple(waits) if isinstance(waits, Sequence) else (waits,))
         for j in range(len(model.types)):
             if policy.action == "reroute":
                 D[s, j] = reroute_factors(model, option)[j] * mean
@@ -242,7 +242,7 @@ def _named_option(model: Model, policy: KnownSizes, start: int, waits: Sequence[
         speeds = _speeds(model, q, left)
         if m not in range(least, len(speeds) + 1):
             raise ValueError(f"on pool {q} a job may wait for {least} to {len(speeds)} completion times, not {m}")
-        left = [j for j in left if m == 0 or model.speeds[q][j] < speeds[m - 1]]
+        left = [j for j in left if m == 0 or model.speeds[q][j] < speeds[int(m) - 1]]
         q = 1 - q
     if policy.action == "replicate" and len(waits) != 1:
         raise ValueError("a job is replicated once: give one number of completion times for each pool")

@@ -21,12 +21,15 @@ from testbed.theory.rerouting_replication.load import expected
 from testbed.theory.rerouting_replication.model import (
     FullRedundancy,
     Knowledge,
+    KnownSizes,
     Model,
     Policy,
     Replicate,
     Reroute,
     ZeroRedundancy,
     checked_assignment,
+    require_handover,
+    require_policy,
     require_two_pools,
     signal_matrix,
 )
@@ -78,8 +81,8 @@ def mean_latency(
     policy: Policy,
     assignment: npt.ArrayLike,
     thresholds: npt.ArrayLike | None = None,
+    rate: float = math.nan,
     *,
-    rate: float,
     approximation: Approximation = "pollaczek-khinchine",
     handover: float = 0.0,
 ) -> MeanLatency:
@@ -95,7 +98,7 @@ def mean_latency(
         policy: what happens at a threshold; not KnownSizes.
         assignment: alpha_ij, shape (pools, types) or (pools,).
         thresholds: as in service_requirement.
-        rate: arrivals per time unit of the whole system, Poisson.
+        rate: arrivals per time unit of the whole system, Poisson; needed, though thresholds before it may be left out.
         approximation: see Approximation.
         handover: time that a server is taken at each visit beyond the service, until it hears what comes next: others
             wait for it, the job itself does not.
@@ -103,6 +106,7 @@ def mean_latency(
     Raises ValueError for arguments that don't fit, and for an approximation that is not made for the model.
     """
     require_approximation(model, policy, rate, approximation)
+    require_handover(handover)
     alpha = checked_assignment(model, assignment)
     tables = usages(model, policy, thresholds)
     overall, by_pool, waiting = _latency(model, tables, alpha, rate, approximation, handover)
@@ -177,7 +181,10 @@ def best_thresholds(
 
 
 def require_approximation(model: Model, policy: Policy, rate: float, approximation: Approximation) -> None:
-    """Raise ValueError for a rate that is none, and for an approximation that is not made for the model."""
+    """Raise ValueError for a rate that is none, and for an approximation that is not made for model and policy."""
+    require_policy(policy)
+    if isinstance(policy, KnownSizes):
+        raise ValueError("there is no formula for the latency with known sizes: thresholds depend on the size")
     if not (math.isfinite(rate) and rate > 0):
         raise ValueError(f"rate is {rate}; give a finite number of jobs per time unit, above 0")
     single = all(n == 1 for n in model.pools)
@@ -207,10 +214,7 @@ def _latency(
         expected(weights, np.stack([np.moveaxis(getattr(table, name), 1, 0) for table in tables]))
         for name in ("time", "square", "visits")
     )
-    if handover:
-        square = square + 2 * handover * time + handover**2 * visits
-        time = time + handover * visits
-    waiting = mean_wait(model.n, rate, time, square)
+    waiting = mean_wait(model.n, rate, *_taken(time, square, visits, handover))
     by_pool = np.full((len(time), len(model.pools)), np.nan)
     for s, table in enumerate(tables):
         if share[s] == 0:
@@ -220,10 +224,40 @@ def _latency(
         waited = np.where(waits > 0, waits * np.where(waits > 0, waiting, 0.0), 0.0).sum(axis=1)
         elapsed = np.where(own > 0, table.elapsed, 0.0) @ own
         by_pool[:, s] = waited + elapsed
+    if len(tables) == 2 and model.pools[0] != model.pools[1]:
+        _wait_as_pairs(model, tables, weights, rate, handover, by_pool)
     if approximation == "stretched":
         by_pool = _stretched(rate, tables, weights, by_pool, waiting)
     used = share > 0
     return by_pool[:, used] @ share[used], by_pool, waiting
+
+
+def _taken(time: Floats, square: Floats, visits: Floats, handover: float) -> tuple[Floats, Floats]:
+    """Return the moments of the time that a server is taken, ``handover`` longer at each visit than it serves."""
+    return time + handover * visits, square + 2 * handover * time + handover**2 * visits
+
+
+def _wait_as_pairs(
+    model: Model, tables: list[Usage], weights: Floats, rate: float, handover: float, by_pool: Floats
+) -> None:
+    """Add to the latencies what jobs from the larger of two pools wait, once they cross, for a server of the other.
+
+    Both copies start at once, and take precedence over everything but other pairs. In the smaller pool pairs are then
+    an M/G/n queue of their own. A job that starts there never waits as a pair: its own server is in none, so that there
+    are fewer pairs than the other pool has servers. At tau = 0 every job is a pair, and this is the whole system.
+    """
+    small, large = sorted(range(2), key=model.pools.__getitem__)
+    if not weights[large].any():
+        return
+    others = tables[small].square[:, :, large], tables[large].square[:, :, small]  # a replica's service is its pair's
+    crossing = [table.visits[:, :, o] @ w for table, o, w in zip(tables, (1, 0), weights, strict=True)]
+    pairs = sum(crossing)
+    time = sum(table.paired @ w for table, w in zip(tables, weights, strict=True))
+    square = others[0] @ weights[small] + others[1] @ weights[large]
+    taken = _taken(time[:, None], square[:, None], pairs[:, None], handover)
+    wait = mean_wait(model.n[[small]], rate, *taken)[:, 0]
+    crosses = crossing[large] > 0
+    by_pool[:, large] += np.where(crosses, crossing[large] / weights[large].sum() * np.where(crosses, wait, 0.0), 0.0)
 
 
 def mean_wait(n: Floats, rate: float, time: Floats, square: Floats) -> Floats:

@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.theory.rerouting_replication.known_sizes import KnownSizeThresholds, known_size_usage
-from testbed.theory.rerouting_replication.model import KnownSizes, Model, Policy, checked_assignment
+from testbed.theory.rerouting_replication.model import (
+    KnownSizes,
+    Model,
+    Policy,
+    checked_assignment,
+    require_handover,
+    require_policy,
+)
 from testbed.theory.rerouting_replication.usage import usages
 
 Floats = npt.NDArray[np.float64]
@@ -39,6 +46,8 @@ def service_requirement(
 
     Infinite where jobs are sent to a pool that can't serve them. Raises ValueError for arguments that don't fit.
     """
+    require_policy(policy)
+    require_handover(handover)
     alpha = checked_assignment(model, assignment)
     if isinstance(policy, KnownSizes):
         if handover:

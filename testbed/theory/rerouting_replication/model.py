@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -27,7 +30,7 @@ class Model:
         dependence: "identical" (X_1 = X_2 = ...), "independent", or the probability theta that they are identical,
             being independent otherwise.
 
-    Raises ValueError for arguments that don't fit together.
+    Sequences and arrays become tuples. Raises ValueError for arguments that don't fit together.
     """
 
     pools: tuple[int, ...]
@@ -37,18 +40,23 @@ class Model:
     dependence: Literal["identical", "independent"] | float = "identical"
 
     def __post_init__(self) -> None:
-        if not self.pools or any(n < 1 for n in self.pools):
-            raise ValueError(f"pools are {self.pools}; give the number of servers of each, at least 1")
+        for name in ("pools", "types"):
+            object.__setattr__(self, name, tuple(np.array(getattr(self, name)).tolist()))
+        object.__setattr__(self, "speeds", tuple(tuple(np.array(row).tolist()) for row in self.speeds))
+        if not self.pools or any(not _is_whole(n) or n < 1 for n in self.pools):
+            raise ValueError(f"pools are {self.pools}; give the number of servers of each, a whole one of at least 1")
         require_probabilities("the types' probabilities", np.array(self.types, dtype=np.float64))
         r = self.speeds
         if len(r) != len(self.pools) or any(len(row) != len(self.types) for row in r):
             raise ValueError(f"speeds must have {len(self.pools)} rows (pools) of {len(self.types)} entries (types)")
         if any(not (math.isfinite(speed) and speed >= 0) for row in r for speed in row):
             raise ValueError(f"speeds are {r}; give finite numbers of at least 0")
+        if not isinstance(self.size, Distribution):
+            raise ValueError(f"size is {self.size!r}; give a distribution, such as Exponential(1.0)")
         if isinstance(self.dependence, str):
             if self.dependence not in ("identical", "independent"):
                 raise ValueError(f"dependence is {self.dependence!r}; give 'identical', 'independent' or a probability")
-        elif not 0 <= self.dependence <= 1:
+        elif isinstance(self.dependence, bool) or not 0 <= self.dependence <= 1:
             raise ValueError(f"dependence is {self.dependence}; give a probability of identical sizes, from 0 to 1")
 
     @property
@@ -95,9 +103,9 @@ class Reroute:
     carry_over: bool = False
 
     def __post_init__(self) -> None:
-        _require_targets(self.targets)
-        if self.hops < 1:
-            raise ValueError(f"hops is {self.hops}; give at least 1, or the policy ZeroRedundancy")
+        object.__setattr__(self, "targets", _checked_targets(self.targets))
+        if not _is_whole(self.hops) or self.hops < 1:
+            raise ValueError(f"hops is {self.hops}; give a whole number of at least 1, or the policy ZeroRedundancy")
         if self.hops > 1 and (self.carry_over or not isinstance(self.targets, str)):
             raise ValueError("carry_over, and targets that are a matrix, are defined for one hop only")
 
@@ -114,7 +122,7 @@ class Replicate:
     carry_over: bool = False
 
     def __post_init__(self) -> None:
-        _require_targets(self.targets)
+        object.__setattr__(self, "targets", _checked_targets(self.targets))
 
 
 @dataclass(frozen=True)
@@ -218,9 +226,39 @@ def require_probabilities(what: str, values: Floats) -> None:
         raise ValueError(f"{what} must be at least 0 and sum to 1, but are {values.tolist()}")
 
 
-def _require_targets(targets: Targets) -> None:
-    if isinstance(targets, str) and targets not in ("cyclic", "random"):
+def require_policy(policy: object) -> None:
+    """Raise ValueError for what is no policy."""
+    if not isinstance(policy, Policy):
+        raise ValueError(
+            f"policy is {policy!r}; give Reroute(), Replicate(), ZeroRedundancy(), FullRedundancy() or KnownSizes()"
+        )
+
+
+def require_handover(handover: float) -> None:
+    """Raise ValueError unless it is a time."""
+    if not (math.isfinite(handover) and handover >= 0):
+        raise ValueError(f"handover is {handover}; give a finite time of at least 0")
+
+
+def require_path(model: Model, path: Sequence[int], kind: int) -> None:
+    """Raise ValueError unless ``path`` is one of the model's pools after the other, and ``kind`` one of its types."""
+    pools, types = len(model.pools), len(model.types)
+    if not all(_is_whole(q) and 0 <= q < pools for q in path) or any(a == b for a, b in pairwise(path)):
+        raise ValueError(f"pools {tuple(path)} are no path: each is from 0 to {pools - 1}, and not the one before")
+    if not (_is_whole(kind) and 0 <= kind < types):
+        raise ValueError(f"kind is {kind}; give the index of a type, from 0 to {types - 1}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _checked_targets(targets: Targets) -> Targets:
+    if not isinstance(targets, str):
+        return tuple(tuple(np.array(row, dtype=np.float64).tolist()) for row in targets)
+    if targets not in ("cyclic", "random"):
         raise ValueError(f"targets are {targets!r}; give 'cyclic', 'random' or a matrix of probabilities")
+    return targets
 
 
 def _require_probability(name: str, value: float) -> None:

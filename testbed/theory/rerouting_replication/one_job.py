@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from testbed.theory.rerouting_replication.model import Model
+from testbed.theory.rerouting_replication.model import Model, require_path
 from testbed.theory.rerouting_replication.size_moments import ExponentialMixture, SizeMoments, size_moments
 
 Floats = npt.NDArray[np.float64]
@@ -60,8 +60,12 @@ def one_job(
     """Return the moments for a job of type ``kind`` that starts in pool ``start`` and may go on in pool ``other``.
 
     ``threshold`` is in time units of received processing, at least 0, maybe infinite; an array gives arrays.
+    Raises ValueError for pools, a type or thresholds that are none.
     """
+    require_path(model, (start, other), kind)
     tau = np.asarray(threshold, dtype=np.float64)
+    if not (tau >= 0).all():
+        raise ValueError(f"threshold is {threshold!r}; give times of at least 0, or inf")
     times = np.stack([tau, np.full_like(tau, np.inf)], axis=-1)
     first, second = reroute_visits(model, kind, (start, other), times, carry_over=carry_over)
     k, k2 = joint_phase(model, start, other, kind, tau, carry_over=carry_over)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from testbed.theory.rerouting_replication.model import FullRedundancy, Model, Policy, Replicate, Reroute, ZeroRedundancy
+from testbed.theory.rerouting_replication.model import (
+    FullRedundancy,
+    Model,
+    Policy,
+    Replicate,
+    Reroute,
+    ZeroRedundancy,
+    require_path,
+    require_policy,
+)
 
 
 def processing_time(
@@ -21,8 +31,14 @@ def processing_time(
         thresholds: the threshold of each visit but the last, in time units of received processing.
 
     A job that needs exactly the threshold completes. Raises ValueError for a policy whose thresholds depend on the
-    size, and for thresholds that don't fit the path.
+    size, and for a path, a type, sizes or thresholds that don't fit.
     """
+    require_policy(policy)
+    require_path(model, path, kind)
+    if len(sizes) != len(model.pools) or not all(0 <= x < math.inf for x in sizes):
+        raise ValueError(f"sizes are {sizes}; give one for each of {len(model.pools)} pools, finite and at least 0")
+    if not all(tau >= 0 for tau in thresholds):
+        raise ValueError(f"thresholds are {thresholds}; give times of at least 0, or inf")
     if isinstance(policy, ZeroRedundancy):
         path, thresholds = path[:1], []
     elif isinstance(policy, FullRedundancy):

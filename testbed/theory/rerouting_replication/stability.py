@@ -20,6 +20,7 @@ from testbed.theory.rerouting_replication.model import (
     Policy,
     Reroute,
     ZeroRedundancy,
+    require_policy,
     signal_matrix,
 )
 from testbed.theory.rerouting_replication.search import (
@@ -72,6 +73,7 @@ def stability_bound(model: Model, policy: Policy, knowledge: Knowledge = "nothin
 
     Raises ValueError for arguments that don't fit together.
     """
+    require_policy(policy)
     Q = signal_matrix(knowledge, len(model.types))
     if isinstance(policy, KnownSizes):
         cost, prices = known_size_cost(model, policy, Q)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.theory.baselines import mmc
 from testbed.theory.rerouting_replication import (
     FullRedundancy,
     KnownSizes,
@@ -46,6 +47,32 @@ def test_full_redundancy_is_one_queue_with_the_faster_copy_as_service(dependence
     for policy, tau in ((FullRedundancy(), None), (Replicate(), (0, 0))):
         got = mean_latency(model, policy, (0.3, 0.7), tau, rate=rate, approximation=approximation)
         assert got.overall == pytest.approx(1 / (1 / fastest - rate))  # M/M/1
+
+
+@pytest.mark.parametrize("pools", [(1, 4), (5, 2), (2, 20)])
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_pairs_of_unequal_pools_are_one_queue_for_the_servers_of_the_smaller(pools, share):
+    """At tau = 0 every job takes a server of each pool: M/M/n, with the smaller n, where both copies last as long."""
+    n = min(pools)
+    model = Model(pools, (1.0,), ((1.0,), (1.0,)), Exponential(1.0))
+    got = mean_latency(model, FullRedundancy(), (share, 1 - share), rate=0.8 * n, approximation="several-servers")
+    exact = mmc(n, 0.8).mean_response_time
+    small, large = sorted(range(2), key=pools.__getitem__)
+    # By each starting pool as well: priority among pairs only moves waits from one to the other. A job of the larger
+    # pool waits for its own pool besides, where there are servers enough.
+    assert got.overall == pytest.approx(exact, rel=0.02)
+    if (share, 1 - share)[large]:
+        assert got.by_pool[large] == pytest.approx(exact, rel=0.02)
+    if (share, 1 - share)[small]:
+        assert got.by_pool[small] == pytest.approx(exact)
+
+
+def test_pairs_that_wait_make_thresholds_of_zero_a_bad_choice_in_unequal_pools():
+    model = Model((1, 4), HALF, ((1.0, 0.2), (0.2, 1.0)), Exponential(1.0))
+    best = best_thresholds(model, Replicate(), 0.8, approximation="several-servers")
+    # Full redundancy is an M/M/1 queue at load 0.8; simulated, five time units.
+    assert best.latency < mean_latency(model, FullRedundancy(), HALF, rate=0.8, approximation="several-servers").overall
+    assert best.thresholds.max() > 0.1
 
 
 @pytest.mark.parametrize("policy", [ZeroRedundancy(), Reroute(), Replicate()])
@@ -133,6 +160,14 @@ def test_best_thresholds_use_what_is_known():
         (
             lambda m: mean_latency(m, KnownSizes(), HALF, (1, 1), rate=0.1, approximation="several-servers"),
             "known sizes",
+        ),
+        (lambda m: best_thresholds(m, KnownSizes(), 0.1, approximation="several-servers"), "known sizes"),
+        (lambda m: best_thresholds(m, "reroute", 0.1, approximation="several-servers"), r"policy is 'reroute'; give"),
+        (lambda m: mean_latency(m, Reroute, HALF, (1, 1), 0.1, approximation="several-servers"), "give Reroute"),
+        (lambda m: mean_latency(m, ZeroRedundancy(), HALF, approximation="several-servers"), "rate is nan"),
+        (
+            lambda m: mean_latency(m, Reroute(), HALF, (1, 1), 0.1, approximation="several-servers", handover=-1),
+            "handover is -1",
         ),
         (lambda m: best_thresholds(m, ZeroRedundancy(), 50.0, approximation="several-servers"), "stability bound"),
     ],
