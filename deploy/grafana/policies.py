@@ -23,7 +23,8 @@ def policies() -> Dashboard:
     mean = f"{final(RESPONSE + '_sum')} / ({final(RESPONSE + '_count')} > 0)"
     p50, p99 = (f"histogram_quantile({p}, {final(RESPONSE + '_bucket', 'le')}) >= 0" for p in (0.5, 0.99))
     jobs = final("testbed_jobs_total")
-    messages = f"{final('testbed_sent_messages_total')} / ({jobs} > 0)"
+    arrived = final("testbed_jobs_arrived_total")
+    messages = f"{final('testbed_sent_messages_total')} / ({arrived} > 0)"
     return board(
         "testbed-policies",
         "Policies",
@@ -39,7 +40,7 @@ def policies() -> Dashboard:
                         "against theory": ("percentunit", Query(f"{mean} / {predicted()} - 1")),
                         "p50": ("s", Query(p50)),
                         "p99": ("s", Query(p99)),
-                        "probes per job": ("short", Query(f"{final('testbed_probes_total')} / ({jobs} > 0)")),
+                        "probes per job": ("short", Query(f"{final('testbed_probes_total')} / ({arrived} > 0)")),
                         "messages per job": ("short", Query(messages)),
                         "jobs": ("short", Query(jobs)),
                     },

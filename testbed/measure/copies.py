@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from testbed.copy_life import FATES, MET, NOT_CANCELLED
+from testbed.copy_life import FATES, MET, NOT_CANCELLED, WON
 from testbed.measure.records import COMPLETED
 from testbed.measure.statistics import Interval
 
@@ -57,9 +57,10 @@ class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
 class Cancellations(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the copies of the jobs that came in the window.
 
-    ``by_fate`` counts copies by what became of them, ``by_met`` the cancelled ones by what the cancellation found.
-    ``delay_p50`` and ``delay_p99`` are quantiles, in time units, of the time from a copy's end, or the word of its
-    start where that cancels, to the word that another has stopped.
+    ``copies_per_job`` and ``preemptions_per_job`` are means over those of them that were completed; all else is of all
+    their copies that have ended. ``by_fate`` counts these by what became of them, ``by_met`` the cancelled ones by what
+    the cancellation found. ``delay_p50`` and ``delay_p99`` are quantiles, in time units, of the time from a copy's end,
+    or the word of its start where that cancels, to the word that another has stopped.
     """
 
     copies_per_job: float | None
@@ -77,8 +78,7 @@ def pool_uses(
 
     ``jobs`` and ``copies``: the records of the whole run; ``rate``: jobs per time unit, as the scenario has it.
     """
-    measured = _in_window(jobs, window) & (jobs["outcome"] == COMPLETED)
-    numbers = np.sort(jobs["job"][measured])
+    numbers = _completed(jobs, copies, window)
     row, known = _rows(numbers, copies)
     known &= ~np.isnan(copies["received"])
     used = np.zeros((len(numbers), len(pools)))
@@ -114,14 +114,15 @@ def pool_uses(
 
 def cancellations(jobs: Columns, copies: Columns, window: tuple[float, float]) -> Cancellations:
     """Return what became of the copies of the jobs that came in ``window``; records of the whole run are given."""
-    numbers = np.sort(jobs["job"][_in_window(jobs, window)])
-    _, known = _rows(numbers, copies)
+    completed = _completed(jobs, copies, window)
+    _, of_completed = _rows(completed, copies)
+    _, known = _rows(np.sort(jobs["job"][_in_window(jobs, window)]), copies)
     fate, met, delay = (copies[name][known] for name in ("fate", "met", "delay"))
     delay = delay[np.isfinite(delay)]
     p50, p99 = (float(np.quantile(delay, p)) if len(delay) else None for p in (0.5, 0.99))
     return Cancellations(
-        copies_per_job=_per_job(float(known.sum()), len(numbers)),
-        preemptions_per_job=_per_job(float(copies["preemptions"][known].sum()), len(numbers)),
+        copies_per_job=_per_job(float(of_completed.sum()), len(completed)),
+        preemptions_per_job=_per_job(float(copies["preemptions"][of_completed].sum()), len(completed)),
         by_fate={name: int(np.count_nonzero(fate == code)) for code, name in enumerate(FATES)},
         by_met={name: int(np.count_nonzero(met == code)) for code, name in enumerate(MET) if code != NOT_CANCELLED},
         delay_p50=p50,
@@ -132,6 +133,16 @@ def cancellations(jobs: Columns, copies: Columns, window: tuple[float, float]) -
 def _in_window(jobs: Columns, window: tuple[float, float]) -> npt.NDArray[np.bool_]:
     inside: npt.NDArray[np.bool_] = (jobs["arrival"] >= window[0]) & (jobs["arrival"] < window[1])
     return inside
+
+
+def _completed(jobs: Columns, copies: Columns, window: tuple[float, float]) -> npt.NDArray[Any]:
+    """Return the sorted numbers of the jobs that came in ``window`` and were completed, by a copy that has a record.
+
+    A cluster that stands for long keeps the latest records of each table: its oldest jobs have lost their copies.
+    """
+    done = jobs["job"][_in_window(jobs, window) & (jobs["outcome"] == COMPLETED)]
+    found: npt.NDArray[Any] = np.intersect1d(done, copies["job"][copies["fate"] == WON])
+    return found
 
 
 def _rows(numbers: npt.NDArray[Any], copies: Columns) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:

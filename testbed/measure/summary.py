@@ -130,7 +130,8 @@ def summarise(
     response = jobs["response"][done]
     interval = response_interval(response, number_over(columns, window))
     accounting = check(columns, measurements.counters["jobs arrived"], measurements.unrecorded)
-    tasks_arrived = int(columns["tasks"].sum())
+    # Of a cluster that stands for long only the latest jobs have records; what it has counted is of all.
+    tasks_arrived = int(columns["tasks"].sum()) * accounting.arrived / max(len(columns["tasks"]), 1)
     cancelled = measurements.counters.get("reservations cancelled", 0)
     reports = measurements.counters.get("idle reports", 0)
     inherent = _mean(jobs["inherent"][done])

@@ -47,7 +47,7 @@ from testbed.standing.control import (
 )
 from testbed.standing.controller import StandingController
 from testbed.standing.register import NEVER_STOOD, Claim, ProcessEntry, StandingError, State
-from testbed.standing.rolling import KEPT_ROWS, RollingRecords
+from testbed.standing.rolling import KEPT_ROWS, RollingRecords, kept_since
 from testbed.standing.saved import StandingResult
 from testbed.theory.predict import predict
 
@@ -229,13 +229,8 @@ class StandingCluster:
 
     def _window(self, measurements: Measurements) -> tuple[float, float]:
         """Return the measured time: under the present settings, warm, and as far back as records and slices go."""
-        columns: dict[str, Any] = measurements.columns
         stop = measurements.stopped_at
-        starts = [self._settled]
-        if measurements.unrecorded:
-            # A job that arrived after the first of the kept ones had ended has ended later, and is kept.
-            ends = columns["arrival"] + columns["response"]
-            starts.append(float(ends[ends == ends].min(initial=stop)))
+        starts = [self._settled, kept_since(measurements)]
         if len(measurements.occupancy_edges):
             starts.append(float(measurements.occupancy_edges[0]))
         warm = max(starts) + self.scenario.horizon - self.scenario.run.duration

@@ -7,19 +7,20 @@ from __future__ import annotations
 import time
 from collections import deque
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from testbed.measure.records import OUTCOMES, TABLES
+from testbed.measure.records import OUTCOMES, TABLES, Measurements
 
 ROWS = 1 << 16  # of a segment
 SECONDS = 30.0  # after which a smaller one is written
 KEPT_ROWS = 1_000_000
 KEPT_SEGMENTS = 1000
+ROUNDING = 1e-6  # of times, in time units
 
 
 class Segment(NamedTuple):
@@ -99,3 +100,20 @@ class RollingRecords:
     def unrecorded(self) -> dict[str, int]:
         """Jobs by outcome whose records are not kept any more."""
         return {name: count for name, count in zip(OUTCOMES, self._forgotten, strict=True) if count}
+
+
+def kept_since(measurements: Measurements) -> float:
+    """Return a time, in time units, from which on every job that arrives has all its records; 0 if all are kept.
+
+    A job that arrived after the first of the kept ones had ended has ended later, and is kept. There are more tasks and
+    copies than jobs, so that the first of them that are kept may be of later jobs; the same holds for them then.
+    """
+    columns: dict[str, Any] = measurements.columns
+    ends = columns["arrival"] + columns["response"]
+    first = float(ends[ends == ends].min(initial=measurements.stopped_at))
+    since = first if measurements.unrecorded else 0.0
+    for table in (measurements.tasks, measurements.copies):
+        kept: Any = table.get("end", ())
+        if len(kept) and kept.min() > first + ROUNDING:
+            since = max(since, float(kept.min()))
+    return since

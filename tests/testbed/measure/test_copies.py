@@ -60,7 +60,7 @@ def test_service_is_counted_by_pool_and_by_what_it_was_good_for() -> None:
 
 
 def test_service_that_carries_over_is_not_wasted() -> None:
-    rows = copies((4, 0, 1.0, REROUTED, 0, nan), (4, 1, 2.0, WON, 0, nan))
+    rows = copies((4, 0, 1.0, REROUTED, 0, nan), (4, 1, 2.0, WON, 0, nan), (2, 1, 1.0, WON, 0, nan))
     pools = [NominalPool("a", 2, None, carries_over=True), NominalPool("b", 4, None, carries_over=True)]
     a, _ = pool_uses(JOBS, rows, pools, rate=0.5, window=WINDOW)
     assert (a.useful, a.wasted_by_rerouting) == (0.5, 0.0)
@@ -72,15 +72,25 @@ def test_cancellations_are_counted_by_what_they_met() -> None:
         (4, 1, 1.0, LOST, MET_SERVED, 0.25),
         (2, 0, 1.0, WON, 0, nan),
         (2, 1, 1.0, LOST, MET_DONE, 0.75),
-        (9, 1, 1.0, LOST, MET_DONE, 99.0),
+        (7, 0, nan, DIED, 0, nan),  # of a job that is not done
+        (9, 1, 1.0, LOST, MET_DONE, 99.0),  # came too late
     )
-    rows["preemptions"][1] = 3
+    rows["preemptions"][[1, 4]] = 3
     found = cancellations(JOBS, rows, WINDOW)
-    assert found.copies_per_job == pytest.approx(4 / 3)
-    assert found.preemptions_per_job == 1.0
-    assert found.by_fate == {"won": 2, "lost": 2, "rerouted": 0, "died": 0}
+    assert found.copies_per_job == 2.0
+    assert found.preemptions_per_job == 1.5
+    assert found.by_fate == {"won": 2, "lost": 2, "rerouted": 0, "died": 1}
     assert {name: count for name, count in found.by_met.items() if count} == {"in service": 1, "already done": 1}
     assert (found.delay_p50, found.delay_p99) == pytest.approx((0.5, 0.745))
+
+
+def test_jobs_whose_copies_are_no_more_recorded_are_left_out_of_the_means() -> None:
+    """As in a cluster that stands for long: a million records of each table are kept, and copies are more than jobs."""
+    rows = copies((2, 0, 1.0, WON, 0, nan), (2, 1, 0.5, LOST, MET_SERVED, 0.1))
+    found = cancellations(JOBS, rows, WINDOW)
+    assert (found.copies_per_job, found.preemptions_per_job) == (2.0, 0.0)
+    used = pool_uses(JOBS, rows, POOLS, rate=0.5, window=WINDOW)
+    assert [pool.service_requirement.mean for pool in used] == [1.0, 0.5]
 
 
 def test_without_jobs_there_are_no_means() -> None:

@@ -75,6 +75,16 @@ def test_a_run_without_measured_jobs_still_has_a_summary(run, make_nominal):
     assert decode(encode([nothing])) == [nothing]
 
 
+def test_what_is_counted_per_task_is_of_all_jobs_also_where_records_are_of_the_latest_alone(run, make_nominal):
+    jobs = len(run.columns["job"])
+    latest = {name: column[jobs // 2 :] for name, column in run.columns.items()}
+    counters = run.counters | {"reservations cancelled": 3 * jobs, "idle reports": jobs}
+    kept = msgspec.structs.replace(run, columns=latest, counters=counters, unrecorded={"completed": jobs // 2})
+    summary = summarise(kept, make_nominal(), window=(200.0, 300.0), **SETTINGS)
+    assert summary.accounting.balanced
+    assert (summary.cancellations_per_task, summary.idle_reports_per_task) == pytest.approx((3.0, 1.0))
+
+
 def test_drops_are_counted_and_have_no_response(run, make_nominal):
     dropping = np.arange(len(run.columns["job"])) % 10 == 0
     columns = run.columns | {

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.measure.records import COLUMNS, COMPLETED, LOST, TABLES, row_type
+from testbed.measure.records import COLUMNS, COMPLETED, COPY_COLUMNS, LOST, TABLES, Measurements, row_type
 from testbed.standing import rolling
-from testbed.standing.rolling import RollingRecords
+from testbed.standing.rolling import RollingRecords, kept_since
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +60,39 @@ def test_what_has_waited_for_long_is_written_though_it_is_little(
     records.add("jobs", jobs(0, 3))
     assert len(list((tmp_path / "records").glob("jobs-*.parquet"))) == 1
     assert records.columns("jobs")["job"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("count", "copies_per_job"), [(150, 3), (400, 2), (2000, 1), (2000, 2)])
+def test_every_job_that_came_since_the_records_are_kept_has_all_its_own(
+    tmp_path: Path, count: int, copies_per_job: int
+) -> None:
+    """Jobs end one by one, each with its copies; the service of each begins with its arrival and lasts 5."""
+    records = RollingRecords(tmp_path / "records")
+    for first in range(0, count, 50):
+        some = jobs(first, 50)
+        some["response"] = 5.0
+        copies = np.zeros(50 * copies_per_job, dtype=row_type(COPY_COLUMNS))
+        copies["job"] = np.repeat(some["job"], copies_per_job)
+        copies["end"] = np.repeat(some["arrival"] + some["response"], copies_per_job)
+        records.add("jobs", some)
+        records.add("copies", copies)
+    columns, kept = records.columns("jobs"), records.columns("copies")
+    measurements = Measurements(
+        source="cluster",
+        columns=columns,
+        copies=kept,
+        occupancy_edges=np.zeros(0),
+        occupancy=np.zeros((0, 1)),
+        counters={},
+        counted=np.zeros((0, 0), dtype=np.int64),
+        processes=[],
+        stopped_at=count / 7 + 5,
+        unrecorded=records.unrecorded,
+    )
+    since = kept_since(measurements)
+    whole = columns["job"][np.isin(columns["job"], kept["job"])]
+    assert (since == 0.0) == (len(whole) == count)
+    measured = columns["job"][columns["arrival"] >= since]
+    assert measured[-1] == count - 1
+    assert len(measured) > len(whole) - 5 * 7 - 2
+    assert (np.bincount(kept["job"], minlength=count)[measured] == copies_per_job).all()
