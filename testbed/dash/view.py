@@ -184,7 +184,6 @@ def point_of(snapshot: Snapshot, before: Snapshot | None) -> Point:
 def concluded(view: RunView, summary: Summary) -> RunView:
     """Return a run with the figures of its summary in place of those that were estimated while it went on."""
     accounting = summary.accounting
-    lengths = summary.queue_length
     return msgspec.structs.replace(
         view,
         state="finished",
@@ -197,7 +196,7 @@ def concluded(view: RunView, summary: Summary) -> RunView:
         recent_mean=None,
         recent_half_width=None,
         recent_seconds=None,
-        in_system=None if lengths.mean is None else lengths.mean * summary.servers,
+        in_system=summary.number_in_system_mean,
         jobs_per_second=_rate(accounting.arrived, summary.window[1] * summary.time_unit_seconds),
         probes_per_job=summary.probes_per_job,
         messages_per_job=summary.messages_per_job,

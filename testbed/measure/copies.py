@@ -57,14 +57,16 @@ class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
 class Cancellations(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the copies of the jobs that came in the window.
 
-    ``copies_per_job`` and ``preemptions_per_job`` are means over those of them that were completed; all else is of all
-    their copies that have ended. ``by_fate`` counts these by what became of them, ``by_met`` the cancelled ones by what
-    the cancellation found. ``delay_p50`` and ``delay_p99`` are quantiles, in time units, of the time from a copy's end,
-    or the word of its start where that cancels, to the word that another has stopped.
+    ``copies_per_job``, ``preemptions_per_job`` and ``cancellations_per_job``, its copies that were cancelled, are means
+    over those of them that were completed; all else is of all their copies that have ended. ``by_fate`` counts these by
+    what became of them, ``by_met`` the cancelled ones by what the cancellation found. ``delay_p50`` and ``delay_p99``
+    are quantiles, in time units, of the time from a copy's end, or the word of its start where that cancels, to the
+    word that another has stopped.
     """
 
     copies_per_job: float | None
     preemptions_per_job: float | None
+    cancellations_per_job: float | None = None
     by_fate: dict[str, int]
     by_met: dict[str, int]
     delay_p50: float | None
@@ -123,6 +125,9 @@ def cancellations(jobs: Columns, copies: Columns, window: tuple[float, float]) -
     return Cancellations(
         copies_per_job=_per_job(float(of_completed.sum()), len(completed)),
         preemptions_per_job=_per_job(float(copies["preemptions"][of_completed].sum()), len(completed)),
+        cancellations_per_job=_per_job(
+            float(np.count_nonzero(copies["met"][of_completed] != NOT_CANCELLED)), len(completed)
+        ),
         by_fate={name: int(np.count_nonzero(fate == code)) for code, name in enumerate(FATES)},
         by_met={name: int(np.count_nonzero(met == code)) for code, name in enumerate(MET) if code != NOT_CANCELLED},
         delay_p50=p50,

@@ -61,16 +61,17 @@ class Quantile(msgspec.Struct, frozen=True, kw_only=True):
 class QueueLengths(msgspec.Struct, frozen=True, kw_only=True):
     """Time averages of the servers' queue lengths, tasks in service included.
 
+    A server of a central queue has but the task in service: jobs that wait in that queue are at no server.
     ``probabilities[i]`` is the share of server-time at length i (empty when nothing was observed), ``utilisation`` is
-    the share of server-time at length 1 or more. ``number_in_system[s]`` is the number of tasks at all servers,
-    averaged over the slice from ``edges[s]`` to ``edges[s + 1]``.
+    the share of server-time at length 1 or more. ``number_in_system[s]``, which summaries have, is the number of jobs
+    in the system, wherever they wait, averaged over the slice from ``edges[s]`` to ``edges[s + 1]``.
     """
 
     probabilities: list[float]
     mean: float | None
     utilisation: float | None
     edges: list[float]
-    number_in_system: list[float]
+    number_in_system: list[float] = []
 
 
 def batch_means(samples: Array, batches: int) -> Array:
@@ -254,7 +255,7 @@ def time_average_queue_length(
     time = np.maximum(np.asarray(occupancy, dtype=np.float64)[: len(inside)][inside], 0.0)
     total = float(time.sum())
     if total <= 0:
-        return QueueLengths(probabilities=[], mean=None, utilisation=None, edges=[], number_in_system=[])
+        return QueueLengths(probabilities=[], mean=None, utilisation=None, edges=[])
     probabilities = time.sum(axis=0) / total
     levels = np.arange(time.shape[1])
     first = np.flatnonzero(inside)
@@ -263,7 +264,6 @@ def time_average_queue_length(
         mean=float(probabilities @ levels),
         utilisation=float(1 - probabilities[0]),
         edges=[*edges[first].tolist(), float(edges[first[-1] + 1])],
-        number_in_system=(time @ levels / np.diff(edges)[first]).tolist(),
     )
 
 

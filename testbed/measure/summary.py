@@ -19,7 +19,9 @@ from testbed.measure.statistics import (
     Interval,
     Quantile,
     QueueLengths,
+    departures,
     mser5,
+    number_in_system,
     number_over,
     quantiles,
     response_interval,
@@ -38,7 +40,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``queueing_delay_mean`` is the mean of response time minus inherent delay, ``wait_mean`` the mean over jobs of the
     longest waiting time of its tasks, ``overhead_mean`` that of the part of the response time that the last task spent
     outside its server, ``timer_lateness_mean`` of that in which the server's process had not yet noticed the end of its
-    service. ``relative_queueing_delay`` is the mean queueing delay over the mean inherent delay.
+    service. ``number_in_system_mean`` is the time average of the number of jobs in the system, wherever they wait, from
+    their records; one that was lost does not count. ``relative_queueing_delay`` is the mean queueing delay over the
+    mean inherent delay.
     ``tasks_per_job`` is the mean number of tasks, ``position_mean`` the mean over jobs of the largest position that one
     of its tasks came to in a server's queue. Probes of dropped jobs count too; ``nominal_probes_per_task`` is what the
     policy means to send. Where jobs have records of copies ``pools`` and ``cancellations`` say what these used and came
@@ -73,6 +77,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     overhead_mean: float | None
     dispatch_lag_mean: float | None
     timer_lateness_mean: float | None = None
+    number_in_system_mean: float | None = None
     queue_length: QueueLengths
     probes_per_job: float | None
     probes_per_task: float | None
@@ -128,7 +133,8 @@ def summarise(
     done = jobs["outcome"] == COMPLETED
     outcomes = {name: int(np.count_nonzero(jobs["outcome"] == code)) for code, name in enumerate(OUTCOMES)}
     response = jobs["response"][done]
-    interval = response_interval(response, number_over(columns, window))
+    number = number_over(columns, window)
+    interval = response_interval(response, number)
     accounting = check(columns, measurements.counters["jobs arrived"], measurements.unrecorded)
     # Of a cluster that stands for long only the latest jobs have records; what it has counted is of all.
     tasks_arrived = int(columns["tasks"].sum()) * accounting.arrived / max(len(columns["tasks"]), 1)
@@ -136,6 +142,8 @@ def summarise(
     reports = measurements.counters.get("idle reports", 0)
     inherent = _mean(jobs["inherent"][done])
     queueing_delay = _mean(response - jobs["inherent"][done])
+    lengths = time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window)
+    present = number_in_system(columns["arrival"], departures(columns), np.array(lengths.edges))
     pathwise = None if twin is None else compare(columns, twin.columns, window)
     return Summary(
         variant=variant,
@@ -164,7 +172,8 @@ def summarise(
         overhead_mean=_mean(jobs["overhead"][done]),
         dispatch_lag_mean=_mean(jobs["lag"]),
         timer_lateness_mean=_mean(jobs["lateness"][done]),
-        queue_length=time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window),
+        number_in_system_mean=float(number.mean()) if window[0] < window[1] else None,
+        queue_length=msgspec.structs.replace(lengths, number_in_system=present.tolist()),
         probes_per_job=_mean(jobs["probes"]),
         probes_per_task=float(jobs["probes"].sum() / jobs["tasks"].sum()) if len(order) else None,
         messages_per_job=measurements.counters["messages"] / accounting.arrived if accounting.arrived else None,

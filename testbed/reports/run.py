@@ -283,7 +283,7 @@ def _quantiles(measured: Sequence[Measured]) -> Table:
 
 def _counts(measured: Sequence[Measured]) -> Table:
     headings = ["variant", "source", "jobs", "completed", "dropped", "lost", "unfinished", "probes per job"]
-    headings += ["messages per job", "utilisation", "mean queue length"]
+    headings += ["messages per job", "utilisation", "mean queue length", "mean number in system"]
     rows = []
     for one in measured:
         for source, summaries in one.summaries.items():
@@ -296,6 +296,7 @@ def _counts(measured: Sequence[Measured]) -> Table:
                 _mean([s.messages_per_job for s in summaries]),
                 _mean([s.queue_length.utilisation for s in summaries]),
                 _mean([s.queue_length.mean for s in summaries]),
+                _mean([s.number_in_system_mean for s in summaries]),
             ]
             rows.append([one.name, source, str(sum(outcomes)), *map(str, outcomes), *(number(mean) for mean in means)])
     return Table("Measured jobs by outcome, and what they cost", headings, rows, names=2)
@@ -334,11 +335,12 @@ def _copies(measured: Sequence[Measured]) -> list[Block]:
                     met = ", ".join(f"{count} {state}" for state, count in found.by_met.items() if count)
                     fate = ", ".join(f"{count} {state}" for state, count in found.by_fate.items() if count)
                     of = f"{source} #{summary.replication + 1}" if summaries[1:] else source
-                    delays = [number(found.copies_per_job), number(found.delay_p50, 4), number(found.delay_p99, 4)]
-                    rows.append([one.name, of, *delays, fate or "-", met or "-"])
-    headings = ["variant", "source", "copies per job", "cancellation delay, median", "99 % quantile"]
-    headings += ["copies by fate", "what cancellations found"]
-    return [Table("Copies of jobs", headings, rows, names=2, words=[5, 6])] if rows else []
+                    means = (found.copies_per_job, found.preemptions_per_job, found.cancellations_per_job)
+                    delays = [number(found.delay_p50, 4), number(found.delay_p99, 4)]
+                    rows.append([one.name, of, *map(number, means), *delays, fate or "-", met or "-"])
+    headings = ["variant", "source", "copies per job", "preemptions per job", "cancellations per job"]
+    headings += ["cancellation delay, median", "99 % quantile", "copies by fate", "what cancellations found"]
+    return [Table("Copies of jobs", headings, rows, names=2, words=[7, 8])] if rows else []
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

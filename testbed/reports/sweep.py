@@ -18,7 +18,7 @@ from testbed.reproduce.plots import curves
 from testbed.reproduce.study import Row, Source
 from testbed.run_folder import OutputError
 from testbed.scenario.errors import shown_value
-from testbed.sweeps.quantities import QUANTITIES
+from testbed.sweeps.quantities import QUANTITIES, of_pools
 from testbed.sweeps.result import SweepResult
 from testbed.sweeps.shown import sweep_remarks
 from testbed.tables import KINDS, against, number, quantile, with_interval
@@ -27,10 +27,11 @@ from testbed.theory.predict import Prediction
 if TYPE_CHECKING:
     from testbed.measure.statistics import Interval
 
-#: What is plotted, with the axis' words.
+#: What is plotted, with the axis' words; of each pool where it is a quantity of pools.
 PLOTTED = {
     "response_time_mean": "mean response time [time units]",
     "response_time_p99": "99 % quantile of the response time [time units]",
+    "effective_load.POOL": "effective load",
     "emulation_error": "emulation error [share of the twin's mean]",
 }
 
@@ -106,15 +107,16 @@ def _plots(result: SweepResult, keys: Sequence[str]) -> list[Block]:
     sources = ", ".join(dict.fromkeys(row.source for row in rows))
     scenario = result.plan.scenario
     caption = f"{scenario.name}; seed {scenario.seed}; {scenario.run.replications} replications or more"
-    for quantity, words in PLOTTED.items():
+    order = list(PLOTTED)
+    for quantity in sorted(dict.fromkeys(row.quantity for row in rows), key=lambda each: order.index(of_pools(each))):
         mine = [row for row in rows if row.quantity == quantity]
-        if not mine:
-            continue
+        words, what = PLOTTED[of_pools(quantity)], QUANTITIES[of_pools(quantity)]
+        if pool := quantity.partition(".")[2]:
+            words, what = f"{words} of pool {pool}", what.replace("the pool", f"pool {pool}")
         figure = curves(mine, quantity, x=x, by=["variant", *others], x_label=x, y_label=words, caption=caption)
-        what = QUANTITIES[quantity]
         blocks.append(
             Plot(
-                inline_svg(figure, quantity.replace("_", "-")),
+                inline_svg(figure, f"plot-{len(blocks)}"),
                 f"{what[0].upper()}{what[1:]} against {x}. Lines are theory, filled marks the twin, hollow ones the "
                 "cluster; bars are 95 % intervals over replications.",
                 f"Plot of {what} against {x}, from {sources}; the table of results has the figures.",
@@ -126,7 +128,11 @@ def _plots(result: SweepResult, keys: Sequence[str]) -> list[Block]:
 def _rows(result: SweepResult, points: Sequence[Mapping[str, Any]], x: str, others: Sequence[str]) -> list[Row]:
     rows = []
     for found in result.table().to_pylist():
-        if found["replication"] is not None or found["against"] is not None or found["quantity"] not in PLOTTED:
+        if (
+            found["replication"] is not None
+            or found["against"] is not None
+            or of_pools(found["quantity"]) not in PLOTTED
+        ):
             continue
         point = points[found["point"]]
         where = {"variant": found["variant"], x: point[x], **{key: _shown(point, key) for key in others}}

@@ -17,7 +17,7 @@ import pyarrow.parquet
 from testbed.measure.statistics import replication_interval
 from testbed.measure.summary import Summary
 from testbed.run_folder import OutputError
-from testbed.sweeps.quantities import Estimate, from_interval, measured, predicted
+from testbed.sweeps.quantities import Estimate, from_interval, measured, predicted, predicted_loads
 from testbed.sweeps.result import SweepResult, paired
 from testbed.theory.predict import Prediction, stability_bound
 
@@ -138,7 +138,10 @@ def _theory(result: SweepResult, point: int, variant: str) -> Iterator[Row]:
     kind = prediction.kind if isinstance(prediction, Prediction) else None
     for quantity, estimate in predicted(prediction):
         yield Row(point, variant, None, "theory", None, quantity, *estimate, kind)
-    bound = stability_bound(result.plan.variants[point][variant]).bound
+    scenario = result.plan.variants[point][variant]
+    for quantity, estimate in predicted_loads(scenario):
+        yield Row(point, variant, None, "theory", None, quantity, *estimate, None)
+    bound = stability_bound(scenario).bound
     yield Row(point, variant, None, "theory", None, "stability_bound", *Estimate(bound), None)
 
 

@@ -49,6 +49,7 @@ def test_the_figures_are_the_summarys(tmp_path: Path) -> None:
         assert (view.mean, view.half_width) == (summary.response.mean, summary.response.half_width)
         assert view.quantiles["0.99"] == summary.response_quantiles[-2].value
         assert (view.probes_per_job, view.messages_per_job) == (summary.probes_per_job, summary.messages_per_job)
+        assert view.in_system == summary.number_in_system_mean
         assert (view.valid, view.checks, view.so_far) == (summary.verdict.valid, summary.verdict.checks, False)
         assert view.theory is not None
         assert summary.prediction is not None

@@ -79,6 +79,7 @@ def test_cancellations_are_counted_by_what_they_met() -> None:
     found = cancellations(JOBS, rows, WINDOW)
     assert found.copies_per_job == 2.0
     assert found.preemptions_per_job == 1.5
+    assert found.cancellations_per_job == 1.0
     assert found.by_fate == {"won": 2, "lost": 2, "rerouted": 0, "died": 1}
     assert {name: count for name, count in found.by_met.items() if count} == {"in service": 1, "already done": 1}
     assert (found.delay_p50, found.delay_p99) == pytest.approx((0.5, 0.745))

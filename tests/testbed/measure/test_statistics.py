@@ -263,7 +263,6 @@ def test_queue_lengths_are_averaged_over_whole_slices_only():
     assert found.mean == pytest.approx(0.9)
     assert found.utilisation == pytest.approx(0.7)
     assert found.edges == [5.0, 10.0, 15.0]
-    assert found.number_in_system == pytest.approx([8 / 5, 2.0])
 
 
 def test_no_slice_gives_no_queue_lengths():

@@ -47,6 +47,10 @@ def test_littles_law_ties_queue_lengths_to_response_times(run, summary):
     assert summary.queue_length.utilisation == pytest.approx(throughput * summary.inherent_mean, rel=0.05)
     assert summary.queue_length.edges[0] == 50.0
     assert summary.queue_length.edges[-1] == 300.0
+    assert summary.number_in_system_mean == pytest.approx(20 * throughput * summary.response.mean, rel=0.1)
+    # Tasks are at their servers but while messages are on their way.
+    assert summary.queue_length.mean * 20 == pytest.approx(summary.number_in_system_mean, rel=0.01)
+    assert np.mean(summary.queue_length.number_in_system) == pytest.approx(summary.number_in_system_mean)
 
 
 def test_mean_response_covers_mm1(summary):

@@ -134,7 +134,14 @@ def test_pools_with_central_queues_and_copies_are_shown(tmp_path: Path, read_pag
         assert run.twin is not None
         for pool in run.twin.pools:
             assert [run.variant, "twin", pool.name, number(pool.effective_load.mean)] in [row[:4] for row in pools]
-    assert any(caption == "Copies of jobs" for caption in tables)
+    copies = tables["Copies of jobs"]
+    costs = ["copies per job", "preemptions per job", "cancellations per job"]
+    assert copies[0][2:5] == costs
+    for run, row in zip(result.runs, copies[1:], strict=True):
+        assert run.twin is not None
+        found = run.twin.cancellations
+        assert found is not None
+        assert row[2:5] == [number(getattr(found, cost.replace(" ", "_"))) for cost in costs]
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +170,19 @@ def test_a_sweep_has_its_points_as_plots_and_as_a_table(sweep: Path, read_page: 
     assert sum(tag == "svg" for tag, _ in page.tags) == 2
     assert "testbed sweep scenario.toml --on twin,theory" in page.text
     assert sweep_page(sweep).html() == html
+
+
+def test_a_sweep_over_a_threshold_plots_the_effective_load_of_each_pool(tmp_path: Path, read_page: ReadPage) -> None:
+    scenario = testbed.Scenario.from_file("replication").with_settings(
+        {"run.warmup": 5, "run.duration": 40, "sweep": {"grid": {"threshold.tau": [0.5, 2.0]}}}
+    )
+    result = testbed.sweep(scenario, output=tmp_path)
+    assert result.folder is not None
+    page = read_page(sweep_page(result.folder).html())
+    plots = [values["aria-label"] for _, values in page.tags if values.get("role") == "img"]
+    for pool in scenario.pools:
+        what = f"processing time that a job uses in pool {pool.name}"
+        assert sum(what in plot and "twin, theory" in plot for plot in plots) == 1
 
 
 def test_an_unfinished_sweep_has_no_report(sweep: Path, tmp_path: Path) -> None:

@@ -228,3 +228,22 @@ def test_a_pool_with_queues_at_its_servers_beside_one_with_a_central_queue_is_ac
     assert summary.cancellations is not None
     assert summary.cancellations.copies_per_job == 1.0
     assert next(check for check in summary.verdict.checks if check.name == "served load").passed
+
+
+def test_the_number_in_system_counts_jobs_in_central_queues() -> None:
+    """Beyond its stability bound: many times more jobs than servers, which have one each at most."""
+    settings = {"workload.rate": 9.0, "run.duration": 100, "run.drain": 1}
+    scenario = two_pools(**settings)
+    summary = testbed.run(scenario, where="twin").runs[0].summary
+    columns = simulate(scenario).columns
+    times = np.arange(0.005, 100, 0.01)
+    ends = np.sort((columns["arrival"] + columns["response"])[columns["outcome"] == COMPLETED])
+    present = np.searchsorted(np.sort(columns["arrival"]), times) - np.searchsorted(ends, times)
+    assert present.mean() > 200
+    assert summary.number_in_system_mean == pytest.approx(present.mean(), rel=1e-3)
+    assert len(summary.queue_length.number_in_system) == 100
+    assert summary.queue_length.number_in_system == pytest.approx(
+        present.reshape(100, -1).mean(axis=1), rel=0.02, abs=1
+    )
+    assert summary.queue_length.mean is not None
+    assert summary.queue_length.mean <= 1

@@ -121,6 +121,41 @@ def test_the_table_has_a_row_for_each_run_and_quantity_for_averages_differences_
     assert set(table["verdict"].to_pylist()) <= {"valid", "suspect", "exact", "limit", "approximation", "bound", None}
 
 
+def test_what_copies_cost_is_in_the_table_pool_by_pool_with_its_theory(tiny: Tiny) -> None:
+    pools = [{"name": name, "servers": 3, "queue": "central"} for name in ("a", "c")]
+    settings = {
+        "cluster.pools": pools,
+        "workload.load": 0.3,
+        "dispatch.policy": "static",
+        "threshold": {"action": "replicate", "tau": 0.5},
+        "variants": [],
+        "run.duration": 60,
+        "sweep": {"grid": {"threshold.tau": [0.5, 2.0]}},
+    }
+    result = testbed.sweep(tiny(settings), processes=1)
+    table = result.table()
+    assert {re.sub(r"\..*", ".POOL", quantity) for quantity in table["quantity"].to_pylist()} <= set(QUANTITIES)
+    for point in (0, 1):
+        summary = result.summaries(point, "static+replicate", "twin")[0]
+        at = {"point": point, "replication": 0}
+        for pool in summary.pools:
+            load, theory = pool.effective_load, pool.theory_effective_load
+            (row,) = rows(table, quantity=f"effective_load.{pool.name}", **at)
+            assert (row["value"], row["high"] - row["value"]) == pytest.approx((load.mean, load.half_width))
+            (row,) = rows(table, quantity=f"effective_load.{pool.name}", point=point, source="theory")
+            assert row["value"] == pytest.approx(theory)
+            (row,) = rows(table, quantity=f"wasted_by_losing.{pool.name}", **at)
+            assert 0 < row["value"] < 1
+            assert row["value"] * pool.service_requirement.mean == pytest.approx(pool.wasted_by_losing)
+        found = summary.cancellations
+        assert found is not None
+        for name in ("copies_per_job", "preemptions_per_job", "cancellations_per_job"):
+            (row,) = rows(table, quantity=name, **at)
+            assert row["value"] == getattr(found, name) > 0
+    lacking = set(testbed.sweep(tiny(ONE_POINT), processes=1).table()["quantity"].to_pylist())
+    assert not any("." in quantity or "copies" in quantity for quantity in lacking)
+
+
 def test_a_single_replication_keeps_its_own_interval_and_makes_no_interval_of_differences(tiny: Tiny) -> None:
     result = testbed.sweep(tiny({**ONE_POINT, "run.replications": 1}), processes=1)
     table = result.table()
