@@ -41,6 +41,7 @@ class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
     service independently of each other, so its interval is Student's. It is made of ``useful`` service, of copies that
     were their jobs' end, and service ``wasted_by_rerouting`` and ``wasted_by_losing``. ``effective_load``: times the
     scenario's arrival rate, per server. The theory's values are beside it, None where there is none.
+    ``completed_share`` is the share of the jobs that were completed there.
     """
 
     name: str
@@ -52,6 +53,7 @@ class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
     effective_load: Interval
     theory_service_requirement: float | None
     theory_effective_load: float | None
+    completed_share: float | None = None
 
 
 class Cancellations(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +87,7 @@ def pool_uses(
     known &= ~np.isnan(copies["received"])
     used = np.zeros((len(numbers), len(pools)))
     np.add.at(used, (row[known], copies["pool"][known]), copies["received"][known])
+    won_in = np.bincount(copies["pool"][known & (copies["fate"] == WON)], minlength=len(pools))
     by_fate = np.zeros((len(FATES), len(pools)))
     np.add.at(by_fate, (copies["fate"][known], copies["pool"][known]), copies["received"][known])
     found = []
@@ -109,6 +112,7 @@ def pool_uses(
                 ),
                 theory_service_requirement=pool.requirement,
                 theory_effective_load=_times(pool.requirement, load),
+                completed_share=_per_job(won_in[i], len(numbers)),
             )
         )
     return found

@@ -76,10 +76,13 @@ def budget_of(scenario: Scenario, summaries: Sequence[Summary]) -> ErrorBudget |
     """Return the parts of the mean response time over the runs of a scenario; None when no job was completed."""
     policy = policies()[scenario.dispatch.policy]
     delay = nominal(scenario).message_delay
+    central = {pool.name for pool in scenario.central_pools}
     budgets = []
     for summary in summaries:
         waits = bool(summary.probes_per_job) and not policy.remembers
-        trips = 1 + waits + holds(scenario) + bool(scenario.central_pools)
+        # By the pool agent to a server of a central queue and back; other pools may be beside those.
+        by_agent = sum(pool.completed_share or 0.0 for pool in summary.pools if pool.name in central)
+        trips = 1 + waits + holds(scenario) + by_agent
         budgets.append(error_budget(summary, round_trips=trips, message_delay=delay))
     return mean_budget([budget for budget in budgets if budget is not None])
 

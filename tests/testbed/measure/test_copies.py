@@ -55,6 +55,7 @@ def test_service_is_counted_by_pool_and_by_what_it_was_good_for() -> None:
     assert a.service_requirement.half_width == pytest.approx(stats.t.ppf(0.975, 1) * sqrt(2) / sqrt(2))
     assert a.effective_load.mean == 2.0 * 0.5 / 2
     assert a.effective_load.half_width == a.service_requirement.half_width * 0.5 / 2
+    assert (a.completed_share, b.completed_share) == (0.5, 0.5)
     assert (a.theory_service_requirement, a.theory_effective_load) == (1.5, 1.5 * 0.5 / 2)
     assert (b.theory_service_requirement, b.theory_effective_load) == (None, None)
 

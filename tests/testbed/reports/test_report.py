@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 import testbed
 from testbed.cli import app
 from testbed.measure.error_budget import PARTS
+from testbed.reports.measured import budget_of
 from testbed.reports.page import Facts, Folded, Items, Listing, Page, Plot, Section, Table, Text
 from testbed.reports.run import run_page
 from testbed.reports.sweep import sweep_page
@@ -142,6 +143,31 @@ def test_pools_with_central_queues_and_copies_are_shown(tmp_path: Path, read_pag
         found = run.twin.cancellations
         assert found is not None
         assert row[2:5] == [number(getattr(found, cost.replace(" ", "_"))) for cost in costs]
+
+
+@pytest.mark.parametrize("central", [(True, True), (True, False)])
+def test_the_message_delay_in_the_error_budget_is_that_of_the_way_that_jobs_take(central: tuple[bool, bool]) -> None:
+    """By the pool agent four messages to a server and back, else two; the twin has nothing else that takes time."""
+    pools = [{"name": "a", "servers": 2, "queue": "central"}, {"name": "b", "servers": 3}]
+    if all(central):
+        pools[1]["queue"] = "central"
+    scenario = decode(
+        {
+            "name": "mix",
+            "run": {"warmup": 0, "duration": 200},
+            "cluster": {"message_delay": 0.2, "pools": pools},
+            "workload": {"load": 0.3},
+            "dispatch": {"policy": "static"},
+        }
+    )
+    summary = testbed.run(scenario, where="twin").runs[0].summary
+    shares = [pool.completed_share or 0.0 for pool in summary.pools]
+    assert sum(shares) == pytest.approx(1.0)
+    assert 0.2 < shares[0] < 0.6
+    budget = budget_of(scenario, [summary])
+    assert budget is not None
+    assert budget.message_delay == pytest.approx(0.8 if all(central) else 0.2 * (4 * shares[0] + 2 * shares[1]))
+    assert budget.rest == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.fixture(scope="module")
