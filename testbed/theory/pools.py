@@ -19,14 +19,15 @@ def pool_requirements(scenario: ScenarioLike) -> list[float] | None:
 
     It counts jobs that never come to the pool, with 0. Times ``rate / servers`` of the pool it is the effective load.
     None where the policy looks at queues, so that the shares of the pools are not known beforehand, where copies take
-    an unknown part of it, and where jobs may be dropped or bring sizes that are recorded. Message delay is not in it.
+    an unknown part of it, and where jobs may be dropped or bring sizes that are recorded. Of message delay it counts
+    that copies start and stop late, and not that servers wait.
     """
     model = ClusterModel.of(scenario)
     if model.buffers or model.sizes_recorded:
         return None
     thresholds = Thresholds.of(model)
     if thresholds is not None:
-        return [float(requirement) for requirement in thresholds.service_requirement()]
+        return [float(requirement) for requirement in thresholds.service_requirement(lag=thresholds.handover(model))]
     if len(model.pools) == 1 and (model.policy not in COPYING or copies_cost_nothing(model)):
         return [model.tasks.mean * model.pools[0].service.mean]
     if model.policy not in BLIND or model.balance is not None:

@@ -10,7 +10,6 @@ from scipy.optimize import linprog
 
 from testbed.theory.cluster_model import ClusterModel, PoolModel, ScenarioLike
 from testbed.theory.copies import copies_everywhere, copies_may_save, fills_servers
-from testbed.theory.rerouting_replication import KnownSizes
 from testbed.theory.static_assignment import Thresholds
 
 #: Policies that place jobs without looking at the servers: each server has a share of the jobs that is fixed.
@@ -106,7 +105,7 @@ def _taken(model: ClusterModel, pool: PoolModel) -> float:
 def _of_thresholds(model: ClusterModel, thresholds: Thresholds) -> Stability:
     if model.sizes_recorded:
         return Stability(math.inf, model.load, "at most: none is known for recorded sizes and thresholds")
-    handover = 0.0 if isinstance(thresholds.policy, KnownSizes) else 2 * model.mean_delay
+    handover = thresholds.handover(model)
     loads = model.rate * thresholds.service_requirement(handover) / thresholds.model.n
     fullest = int(loads.argmax())
     what = {"reroute": "rerouting", "replicate": "replication"}[model.threshold.action]

@@ -64,15 +64,20 @@ class Thresholds:
         )
         return cls(pools, policy, model.assignment, tau)
 
-    def service_requirement(self, handover: float = 0.0) -> Floats:
+    def handover(self, model: ClusterModel) -> float:
+        """Return the time between two servers, by way of the pool agent; not counted with known sizes."""
+        return 0.0 if isinstance(self.policy, KnownSizes) else 2 * model.mean_delay
+
+    def service_requirement(self, handover: float = 0.0, lag: float = 0.0) -> Floats:
         """Return E[B_i], the mean processing time that a job uses in each pool, shape (pools,), in time units.
 
-        With a ``handover`` that of each visit to a server counts too; not with known sizes.
+        With a ``handover`` that of each visit to a server counts too, with a ``lag`` that replicas start and losers
+        stop late; not with known sizes.
         """
         if isinstance(self.policy, KnownSizes):
             return np.array(rational_rule(self.model, self.policy).requirement)
         assert self.assignment is not None
-        return service_requirement(self.model, self.policy, self.assignment, self.tau, handover=handover)
+        return service_requirement(self.model, self.policy, self.assignment, self.tau, handover=handover, lag=lag)
 
 
 def pools_of(model: ClusterModel) -> Model:
@@ -150,7 +155,7 @@ def _with_thresholds(model: ClusterModel, thresholds: Thresholds) -> Formula:
         tau,
         rate=model.rate,
         approximation="pollaczek-khinchine" if single else "several-servers",
-        handover=2 * model.mean_delay,
+        handover=thresholds.handover(model),
     )
     if not math.isfinite(latency.overall):
         raise NoTheoryError("the approximation of the mean latency is infinite: a second moment of service times is")

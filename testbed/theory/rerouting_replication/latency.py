@@ -28,8 +28,8 @@ from testbed.theory.rerouting_replication.model import (
     Reroute,
     ZeroRedundancy,
     checked_assignment,
-    require_handover,
     require_policy,
+    require_time,
     require_two_pools,
     signal_matrix,
 )
@@ -101,15 +101,15 @@ def mean_latency(
         rate: arrivals per time unit of the whole system, Poisson; needed, though thresholds before it may be left out.
         approximation: see Approximation.
         handover: time that a server is taken at each visit beyond the service, until it hears what comes next: others
-            wait for it, the job itself does not.
+            wait for it, the job itself does not. A replica starts, and a loser stops, later by as much.
 
     Raises ValueError for arguments that don't fit, and for an approximation that is not made for the model.
     """
     require_approximation(model, policy, rate, approximation)
-    require_handover(handover)
+    require_time("handover", handover)
     alpha = checked_assignment(model, assignment)
-    tables = usages(model, policy, thresholds)
-    overall, by_pool, waiting = _latency(model, tables, alpha, rate, approximation, handover)
+    tables = usages(model, policy, thresholds, lag=handover)
+    overall, by_pool, waiting = _latency(model, tables, alpha, rate, approximation)
     return MeanLatency(float(overall[0]), by_pool[0], waiting[0])
 
 
@@ -205,17 +205,16 @@ def _latency(
     alpha: Floats,
     rate: float,
     approximation: Approximation,
-    handover: float = 0.0,
 ) -> tuple[Floats, Floats, Floats]:
     """Return the mean latency (T,), by starting pool (T, pools), and the mean waits (T, pools)."""
     weights = alpha * model.p
     share = weights.sum(axis=1)
-    time, square, visits = (
+    held, held_square = (
         expected(weights, np.stack([np.moveaxis(getattr(table, name), 1, 0) for table in tables]))
-        for name in ("time", "square", "visits")
+        for name in ("held", "held_square")
     )
-    waiting = mean_wait(model.n, rate, *_taken(time, square, visits, handover))
-    by_pool = np.full((len(time), len(model.pools)), np.nan)
+    waiting = mean_wait(model.n, rate, held, held_square)
+    by_pool = np.full((len(held), len(model.pools)), np.nan)
     for s, table in enumerate(tables):
         if share[s] == 0:
             continue
@@ -225,21 +224,14 @@ def _latency(
         elapsed = np.where(own > 0, table.elapsed, 0.0) @ own
         by_pool[:, s] = waited + elapsed
     if len(tables) == 2 and model.pools[0] != model.pools[1]:
-        _wait_as_pairs(model, tables, weights, rate, handover, by_pool)
+        _wait_as_pairs(model, tables, weights, rate, by_pool)
     if approximation == "stretched":
         by_pool = _stretched(rate, tables, weights, by_pool, waiting)
     used = share > 0
     return by_pool[:, used] @ share[used], by_pool, waiting
 
 
-def _taken(time: Floats, square: Floats, visits: Floats, handover: float) -> tuple[Floats, Floats]:
-    """Return the moments of the time that a server is taken, ``handover`` longer at each visit than it serves."""
-    return time + handover * visits, square + 2 * handover * time + handover**2 * visits
-
-
-def _wait_as_pairs(
-    model: Model, tables: list[Usage], weights: Floats, rate: float, handover: float, by_pool: Floats
-) -> None:
+def _wait_as_pairs(model: Model, tables: list[Usage], weights: Floats, rate: float, by_pool: Floats) -> None:
     """Add to the latencies what jobs from the larger of two pools wait, once they cross, for a server of the other.
 
     Both copies start at once, and take precedence over everything but other pairs. In the smaller pool pairs are then
@@ -249,15 +241,13 @@ def _wait_as_pairs(
     small, large = sorted(range(2), key=model.pools.__getitem__)
     if not weights[large].any():
         return
-    others = tables[small].square[:, :, large], tables[large].square[:, :, small]  # a replica's service is its pair's
-    crossing = [table.visits[:, :, o] @ w for table, o, w in zip(tables, (1, 0), weights, strict=True)]
-    pairs = sum(crossing)
-    time = sum(table.paired @ w for table, w in zip(tables, weights, strict=True))
-    square = others[0] @ weights[small] + others[1] @ weights[large]
-    taken = _taken(time[:, None], square[:, None], pairs[:, None], handover)
-    wait = mean_wait(model.n[[small]], rate, *taken)[:, 0]
-    crosses = crossing[large] > 0
-    by_pool[:, large] += np.where(crosses, crossing[large] / weights[large].sum() * np.where(crosses, wait, 0.0), 0.0)
+    # What a replica takes of its server is what its pair takes.
+    pairs = [(table, 1 - s, weights[s]) for s, table in enumerate(tables)]
+    held = sum(table.held[:, :, other] @ w for table, other, w in pairs)
+    square = sum(table.held_square[:, :, other] @ w for table, other, w in pairs)
+    wait = mean_wait(model.n[[small]], rate, held[:, None], square[:, None])[:, 0]
+    crossing = tables[large].visits[:, :, small] @ weights[large] / weights[large].sum()
+    by_pool[:, large] += np.where(crossing > 0, crossing * np.where(crossing > 0, wait, 0.0), 0.0)
 
 
 def mean_wait(n: Floats, rate: float, time: Floats, square: Floats) -> Floats:

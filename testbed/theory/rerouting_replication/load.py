@@ -14,8 +14,8 @@ from testbed.theory.rerouting_replication.model import (
     Model,
     Policy,
     checked_assignment,
-    require_handover,
     require_policy,
+    require_time,
 )
 from testbed.theory.rerouting_replication.usage import usages
 
@@ -30,6 +30,7 @@ def service_requirement(
     thresholds: Thresholds | None = None,
     *,
     handover: float = 0.0,
+    lag: float = 0.0,
 ) -> Floats:
     """Return E[B_i], the mean processing time that an arriving job uses in each pool, shape (pools,), in time units.
 
@@ -41,20 +42,26 @@ def service_requirement(
         thresholds: tau_i in time units of received processing, at least 0, maybe infinite, shape (pools,); of the pool
             that is visited. For more reroutings also (pools, hops), by starting pool and visit. Whole numbers for
             KnownSizes. Not needed for ZeroRedundancy and FullRedundancy.
-        handover: time that a server is taken at each visit beyond the service, until it hears what comes next; it
-            counts as processing time here. Not for KnownSizes.
+        lag: time until a server acts on what happens on another: a replica starts so much after the threshold, and a
+            loser goes on for so much after the winner is done. Not for KnownSizes.
+        handover: such a lag where it counts as processing time, too, that servers wait for so much at the end of each
+            visit, until they hear what comes next. Give one of the two.
 
     Infinite where jobs are sent to a pool that can't serve them. Raises ValueError for arguments that don't fit.
     """
     require_policy(policy)
-    require_handover(handover)
+    for name, value in (("handover", handover), ("lag", lag)):
+        require_time(name, value)
+    if handover and lag:
+        raise ValueError("handover and lag are one time, counted in two ways: give one of them")
     alpha = checked_assignment(model, assignment)
     if isinstance(policy, KnownSizes):
-        if handover:
-            raise ValueError("a handover is not counted for the policy with known sizes")
+        if handover or lag:
+            raise ValueError("a handover or a lag is not counted for the policy with known sizes")
         D = known_size_usage(model, policy, cast("KnownSizeThresholds | None", thresholds))
     else:
-        D = np.stack([usage.time[0] + handover * usage.visits[0] for usage in usages(model, policy, thresholds)])
+        found = usages(model, policy, thresholds, handover or lag)
+        D = np.stack([usage.held[0] if handover else usage.time[0] for usage in found])
     return expected(alpha * model.p, D)
 
 

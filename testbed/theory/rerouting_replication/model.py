@@ -234,10 +234,10 @@ def require_policy(policy: object) -> None:
         )
 
 
-def require_handover(handover: float) -> None:
+def require_time(name: str, value: float) -> None:
     """Raise ValueError unless it is a time."""
-    if not (math.isfinite(handover) and handover >= 0):
-        raise ValueError(f"handover is {handover}; give a finite time of at least 0")
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} is {value}; give a finite time of at least 0")
 
 
 def require_path(model: Model, path: Sequence[int], kind: int) -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +31,14 @@ class Usage:
     """Expectations for a job that starts in one pool, by type j and pool q; T sets of thresholds at a time.
 
     ``time`` and ``square`` are moments of the service of a visit to a server of pool q, summed over visits. Under
-    replication a stay at the first server, alone and then in a pair, is one visit.
+    replication a stay at the first server, alone and then in a pair, is one visit. ``held`` and ``held_square`` are
+    moments of the time until the server hears what comes next, which are the same without a lag.
     """
 
     time: Floats  # D[j, q], shape (T, types, pools)
     square: Floats
+    held: Floats
+    held_square: Floats
     visits: Floats  # to servers of pool q
     waits: Floats  # of them those that begin with a wait in queue q: not those of a copy, which pre-empts
     elapsed: Floats  # processing time until the job is done, shape (T, types)
@@ -44,7 +48,7 @@ class Usage:
     @classmethod
     def zero(cls, T: int, types: int, pools: int) -> Usage:
         """Return the usage of a job that does nothing."""
-        by_pool = (np.zeros((T, types, pools)) for _ in range(4))
+        by_pool = (np.zeros((T, types, pools)) for _ in range(6))
         by_type = (np.zeros((T, types)) for _ in range(3))
         return cls(*by_pool, *by_type)
 
@@ -86,15 +90,18 @@ def start_thresholds(model: Model, policy: Policy, thresholds: npt.ArrayLike | N
     return tau
 
 
-def usages(model: Model, policy: Policy, thresholds: npt.ArrayLike | None) -> list[Usage]:
+def usages(model: Model, policy: Policy, thresholds: npt.ArrayLike | None, lag: float = 0.0) -> list[Usage]:
     """Return the usage by starting pool, for one set of thresholds (T = 1).
 
     Thresholds of shape (pools,) belong to the pool that is visited, of shape (pools, hops) to the start and visit.
+    ``lag`` is the time until a server acts on what happens on another or on itself, by way of who decides: a replica
+    starts so much after the threshold, a loser goes on for so much after the winner is done, and a server waits for so
+    much until it hears what comes next.
     """
     tau = start_thresholds(model, policy, thresholds)
     threshold = threshold_policy(model, policy)
     if isinstance(threshold, Reroute) and threshold.targets == "random" and threshold.hops > 1 and tau.ndim == 1:
-        return [_sum_over_visited(model, threshold, s, tau) for s in range(len(model.pools))]
+        return [_sum_over_visited(model, threshold, s, tau, lag) for s in range(len(model.pools))]
     return [
         _sum_of_paths(
             model,
@@ -102,6 +109,7 @@ def usages(model: Model, policy: Policy, thresholds: npt.ArrayLike | None) -> li
             s,
             lambda path: tau[list(path[:-1])][None] if tau.ndim == 1 else tau[path[0]][None],
             squares=True,
+            lag=lag,
         )
         for s in range(len(model.pools))
     ]
@@ -122,6 +130,7 @@ def _sum_of_paths(
     times: Callable[[tuple[int, ...]], Floats],
     *,
     squares: bool,
+    lag: float = 0.0,
 ) -> Usage:
     """Return the mean usage over the paths of a job from ``start``; ``times`` gives a path's thresholds, (T, hops)."""
     total: Usage | None = None
@@ -131,14 +140,14 @@ def _sum_of_paths(
             total = Usage.zero(len(tau), len(model.types), len(model.pools))
         for j in range(len(model.types)):
             if isinstance(policy, Reroute):
-                _add_reroute(total, model, policy, j, path, tau, weight, squares=squares)
+                _add_reroute(total, model, policy, j, path, tau, weight, squares=squares, lag=lag)
             else:
-                _add_replicate(total, model, policy, j, path, tau[:, 0], weight, squares=squares)
+                _add_replicate(total, model, policy, j, path, tau[:, 0], weight, squares=squares, lag=lag)
     assert total is not None
     return total
 
 
-def _sum_over_visited(model: Model, policy: Reroute, start: int, tau: Floats) -> Usage:
+def _sum_over_visited(model: Model, policy: Reroute, start: int, tau: Floats, lag: float) -> Usage:
     """Return the usage of a job from ``start`` that goes to random pools where it has not been; tau by pool.
 
     What a visit takes depends on the set of the pools that were visited before, and not on their order: the number of
@@ -146,7 +155,7 @@ def _sum_over_visited(model: Model, policy: Reroute, start: int, tau: Floats) ->
     """
     pools = len(model.pools)
     if pools == 2:
-        return _sum_of_paths(model, policy, start, lambda path: tau[list(path[:-1])][None], squares=True)
+        return _sum_of_paths(model, policy, start, lambda path: tau[list(path[:-1])][None], squares=True, lag=lag)
     _require_unvisited(policy.hops, pools)
     others = [q for q in range(pools) if q != start]
     total = Usage.zero(1, len(model.types), pools)
@@ -158,7 +167,7 @@ def _sum_over_visited(model: Model, policy: Reroute, start: int, tau: Floats) ->
                 times[0, -1] = np.inf
             for j in range(len(model.types)):
                 visit = reroute_visits(model, j, path, times)[-1]
-                _add_visit(total, j, visit, weight, first=hop == 0)
+                _add_visit(total, j, visit, weight, lag, first=hop == 0)
     return total
 
 
@@ -207,15 +216,19 @@ def _add_reroute(
     weight: float,
     *,
     squares: bool,
+    lag: float,
 ) -> None:
     times = np.concatenate([tau, np.full((len(tau), 1), np.inf)], axis=1)
     for v, visit in enumerate(reroute_visits(model, j, path, times, carry_over=policy.carry_over, squares=squares)):
-        _add_visit(total, j, visit, weight, first=v == 0)
+        _add_visit(total, j, visit, weight, lag, first=v == 0)
 
 
-def _add_visit(total: Usage, j: int, visit: Visit, weight: float, *, first: bool) -> None:
+def _add_visit(total: Usage, j: int, visit: Visit, weight: float, lag: float, *, first: bool) -> None:
     total.time[:, j, visit.pool] += weight * visit.mean
     total.square[:, j, visit.pool] += weight * visit.second
+    held, held2 = _longer(visit.mean, visit.second, visit.probability, lag)
+    total.held[:, j, visit.pool] += weight * held
+    total.held_square[:, j, visit.pool] += weight * held2
     total.visits[:, j, visit.pool] += weight * visit.probability
     total.waits[:, j, visit.pool] += weight * visit.probability
     total.elapsed[:, j] += weight * visit.mean
@@ -233,20 +246,70 @@ def _add_replicate(
     weight: float,
     *,
     squares: bool,
+    lag: float,
 ) -> None:
+    """Add a job that is replicated from the first pool of the path to the second.
+
+    With R still to do at the threshold and a replica of Y that starts ``lag`` later, the job is done after min(R, Y +
+    lag), as if its threshold were later by that. Of a replica's end the original hears ``lag`` afterwards: it gets
+    min(R, Y + 2 lag). The replica gets min(R, Y), for it is stopped as late as it began. Copies that start together
+    (tau = 0) only stop late. A loser's server hears with the word to stop what comes next, so that both servers are
+    held until ``lag`` after the job is done. Where work is carried over a lag is counted roughly.
+    """
     start, other = path
-    times = np.stack([tau, np.full_like(tau, np.inf)], axis=1)
-    first, beyond = reroute_visits(model, j, path, times, squares=squares)
-    k, k2 = joint_phase(model, start, other, j, tau, carry_over=policy.carry_over, squares=squares)
-    total.time[:, j, start] += weight * (first.mean + k)
-    total.time[:, j, other] += weight * k
-    # The cross term 2 tau k is there because the stay at the first server is one service; tau k is 0 at tau = inf.
-    cross = 2 * np.where(np.isinf(tau), 0.0, tau) * k
-    total.square[:, j, start] += weight * (first.second + cross + k2)
-    total.square[:, j, other] += weight * k2
+    first = _stay(model, policy, j, start, other, tau, squares=squares)
+    done, own = first, first
+    theirs = held_there = np.stack([first.joint, first.joint2])
+    if lag:
+        at_once = tau == 0
+        shift = np.where(at_once, 0.0, lag)
+        done = _stay(model, policy, j, start, other, tau + shift, squares=squares)
+        own = _stay(model, policy, j, start, other, tau + shift + lag, squares=squares)
+        back = _stay(model, policy, j, other, start, np.full_like(tau, lag), squares=squares)
+        theirs = np.where(at_once, (back.mean, back.second), theirs)
+        # From a replica's start until lag after the job is done: as long as from the threshold until it is done.
+        moves = first.crossed > 0
+        wait = np.where(moves, done.alone, 0.0) - np.where(moves, first.alone, 0.0)
+        wait2 = np.where(moves, done.alone2 - first.alone2, 0.0) - 2 * np.where(moves, tau, 0.0) * wait
+        later = wait + done.joint, wait2 + 2 * lag * done.joint + done.joint2
+        held_there = np.where(at_once, _longer(done.joint, done.joint2, first.crossed, lag), later)
+    held, held2 = _longer(done.mean, done.second, np.ones_like(tau), lag)
+    total.time[:, j, start] += weight * own.mean
+    total.time[:, j, other] += weight * theirs[0]
+    total.square[:, j, start] += weight * own.second
+    total.square[:, j, other] += weight * theirs[1]
+    total.held[:, j, start] += weight * held
+    total.held_square[:, j, start] += weight * held2
+    total.held[:, j, other] += weight * held_there[0]
+    total.held_square[:, j, other] += weight * held_there[1]
     total.visits[:, j, start] += weight
-    total.visits[:, j, other] += weight * beyond.probability
+    total.visits[:, j, other] += weight * first.crossed
     total.waits[:, j, start] += weight
-    total.elapsed[:, j] += weight * (first.mean + k)
-    total.alone[:, j] += weight * first.mean
-    total.paired[:, j] += weight * k
+    total.elapsed[:, j] += weight * done.mean
+    total.alone[:, j] += weight * first.alone
+    total.paired[:, j] += weight * first.joint
+
+
+def _longer(mean: Floats, second: Floats, probability: Floats, lag: float) -> tuple[Floats, Floats]:
+    """Return the moments of a time that comes with a probability, ``lag`` longer."""
+    return (mean + lag * probability, second + 2 * lag * mean + lag**2 * probability) if lag else (mean, second)
+
+
+class _Stay(NamedTuple):
+    """A job at its first server, whose replica begins when it has received ``tau``: until either copy is done."""
+
+    alone: Floats  # moments of the time until tau, or until it is done
+    alone2: Floats
+    joint: Floats  # and of the time in a pair
+    joint2: Floats
+    crossed: Floats  # the probability that it comes to that
+    mean: Floats  # of both together; the stay is one service, hence the cross term 2 tau k in the second moment
+    second: Floats
+
+
+def _stay(model: Model, policy: Replicate, j: int, start: int, other: int, tau: Floats, *, squares: bool) -> _Stay:
+    times = np.stack([tau, np.full_like(tau, np.inf)], axis=1)
+    first, beyond = reroute_visits(model, j, (start, other), times, squares=squares)
+    k, k2 = joint_phase(model, start, other, j, tau, carry_over=policy.carry_over, squares=squares)
+    cross = 2 * np.where(np.isinf(tau), 0.0, tau) * k
+    return _Stay(first.mean, first.second, k, k2, beyond.probability, first.mean + k, first.second + cross + k2)

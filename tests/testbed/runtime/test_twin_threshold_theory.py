@@ -90,6 +90,20 @@ def test_the_effective_load_of_each_pool_is_the_theorys(action, dependence, size
     assert (half_width < 0.25 * requirement).all()
 
 
+@pytest.mark.parametrize("tau", [0.0, {"a": 1.5, "b": 0.8}], ids=["at once", "later"])
+@pytest.mark.parametrize("dependence", ["identical", "independent"])
+def test_copies_that_start_and_stop_late_add_to_the_effective_load_what_the_theory_says(tau, dependence):
+    """With a message delay of 0.2, and of 8 normal intervals; without a delay the loads differ by more than these."""
+    scenario = two_pools((5, 5), 0.2, "replicate", tau, workload__dependence=dependence)
+    at_once = np.array(pool_requirements(scenario))
+    delayed = at_effective_load(scenario.with_settings({"cluster.message_delay": 0.2}), 0.4, 8000)
+    measured = simulate(delayed)
+    time, requirement = used(measured), np.array(pool_requirements(delayed))
+    half_width = norm.ppf(1 - FALSE_ALARM / 2) * time.std(axis=0, ddof=1) / len(time) ** 0.5
+    assert (np.abs(time.mean(axis=0) - requirement) < half_width).all()
+    assert (requirement - at_once > half_width).all()
+
+
 def mean_latency(scenario: Scenario, replications: int) -> tuple[float, float]:
     """The mean response time after a warm-up, and the half width of its interval, by independent replications."""
     means = []

@@ -375,3 +375,28 @@ def test_eight_pools_in_random_order_are_computed_without_all_their_orders():
     needed = sum(beyond**v * (1 - beyond) for v in range(7)) + beyond**7
     requirement = service_requirement(model, Reroute(7, "random"), np.full(8, 1 / 8), np.full(8, 0.5))
     assert requirement == pytest.approx(np.full(8, needed / 8), rel=1e-12)
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.7])
+@pytest.mark.parametrize("dependence", ["identical", "independent"])
+def test_copies_that_start_and_stop_late_use_the_time_that_single_jobs_do(tau, dependence):
+    """Against 400,000 jobs, each by the rules: 24 normal intervals of 5 standard errors, false alarm 1.4e-5."""
+    lag, n = 0.4, 400_000
+    model = Model((5, 5), (1.0,), ((0.5,), (1.0,)), Exponential(1.0), dependence)
+    rng = np.random.default_rng(8)
+    x = rng.exponential(size=n)
+    own, other = x / 0.5, x if dependence == "identical" else rng.exponential(size=n)
+    starts = 0.0 if tau == 0 else lag  # of the replica, after the threshold
+    left = own - tau
+    crosses = left > 0
+    done = np.minimum(left, starts + other)
+    # Each copy goes on until it is done itself, or until the word that the job is done has come.
+    original = np.where(crosses, tau + np.minimum(left, done + lag), own)
+    replica = np.where(crosses, np.minimum(other, done + lag - starts), 0.0)
+    # Its server then waits for what comes next, unless that came with the word.
+    held = np.where(crosses, tau + done + lag, own + lag), np.where(crosses, done + lag - starts, 0.0)
+    for policy in (Replicate(),) if tau else (Replicate(), FullRedundancy()):
+        for samples, counted in (((original, replica), {"lag": lag}), (held, {"handover": lag})):
+            found = service_requirement(model, policy, (1, 0), (tau, math.inf if tau else 0.0), **counted)
+            for value, sample in zip(found, samples, strict=True):
+                assert abs(value - sample.mean()) < 5 * sample.std() / n**0.5
