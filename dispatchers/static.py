@@ -90,6 +90,11 @@ class StaticParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
             if any(probabilities)
         ]
+        if told == [UNKNOWN] and set(tables) <= set(types):
+            raise ValueError(
+                'assignment: there is a table for each type, but types are not told; add knows = "types", or give '
+                f"one for all jobs: assignment = {{ {next(iter(pools))} = 1.0 }}"
+            )
         if set(tables) != set(told):
             raise ValueError(
                 f"assignment: the signals of jobs are {', '.join(told)} (dispatch.knows); give a table for each, "

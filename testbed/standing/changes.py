@@ -28,6 +28,10 @@ def changed(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
             )
     found = scenario.with_settings(settings)
     if found.dispatch != scenario.dispatch:
+        if scenario.central_pools:
+            raise StandingError(
+                "dispatch can't be changed while a cluster with central queues stands; take it down and start another"
+            )
         for each in (scenario, found):
             why = binds_servers(each)
             if why is not None:

@@ -198,7 +198,8 @@ def test_a_scenario_is_built_in_python_as_in_a_file() -> None:
         ),
         (
             {"dispatch.assignment": {"one": {"a": 1}, "two": {"b": 1}}},
-            "dispatch: assignment: the signals of jobs are unknown (dispatch.knows); give a table for each",
+            'dispatch: assignment: there is a table for each type, but types are not told; add knows = "types", or '
+            "give one for all jobs: assignment = { a = 1.0 }",
         ),
         (
             {"dispatch.assignment": {"one": {"a": 1}}, "dispatch.knows": "types"},

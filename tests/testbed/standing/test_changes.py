@@ -42,3 +42,11 @@ def test_what_a_policy_is_told_of_jobs_stays() -> None:
     }
     with pytest.raises(StandingError, match=r"dispatch.knows can't be changed"):
         changed(scenario(workload={"load": 0.5, "types": types}, cluster={"pools": pools}), settings)
+
+
+def test_where_central_queues_stand_dispatching_stays_as_it_is() -> None:
+    pools = [{"name": name, "servers": 2, "queue": "central"} for name in ("one", "two")]
+    central = scenario(dispatch={"policy": "static"}, cluster={"pools": pools})
+    with pytest.raises(StandingError, match="with central queues stands; take it down"):
+        changed(central, {"dispatch.assignment": {"one": 1.0}})
+    assert changed(central, {"workload.load": 0.6}).load == 0.6
