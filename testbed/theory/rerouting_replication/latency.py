@@ -46,8 +46,9 @@ from testbed.theory.rerouting_replication.usage import Usage, usage_table, usage
 Floats = npt.NDArray[np.float64]
 
 #: "pollaczek-khinchine": the paper's, for pools of one server. "several-servers": a two-moment formula for M/G/n, the
-#: same for n = 1. "stretched": a heuristic for replication between two single servers, in which unreplicated service is
-#: stretched by the copies that pre-empt it; it errs mostly high where the first errs low.
+#: same for n = 1, in which pairs wait for the servers of the smaller of two unequal pools. "stretched": a heuristic for
+#: replication between two single servers, in which unreplicated service is stretched by the copies that pre-empt it; it
+#: errs mostly high where the first errs low.
 Approximation = Literal["pollaczek-khinchine", "several-servers", "stretched"]
 
 _UNSTABLE = 1e300  # an objective for the search, which needs finite numbers

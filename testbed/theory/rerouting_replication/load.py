@@ -45,7 +45,7 @@ def service_requirement(
         lag: time until a server acts on what happens on another: a replica starts so much after the threshold, and a
             loser goes on for so much after the winner is done. Not for KnownSizes.
         handover: such a lag where it counts as processing time, too, that servers wait for so much at the end of each
-            visit, until they hear what comes next. Give one of the two.
+            visit, until they hear what comes next. Give one of the two. Both are beyond the paper.
 
     Infinite where jobs are sent to a pool that can't serve them. Raises ValueError for arguments that don't fit.
     """
