@@ -2,13 +2,13 @@
 
 A policy that makes copies places each of them with ``dispatcher.assign``; copies that are to know of each other (tied
 requests) it places with ``dispatcher.assign_tied``. The dispatcher numbers a job's copies and keeps for each a state
-of testbed.copy_life: a copy is ``SERVED``, "on a server, or on its way there", from its placement on, since only the
-server knows when its queue has let it through. What ends the copies that are not wanted any more:
+of testbed.core.copy_life: a copy is ``SERVED``, "on a server, or on its way there", from its placement on, since only
+the server knows when its queue has let it through. What ends the copies that are not wanted any more:
 
 * with the job's first ``Done`` the dispatcher cancels all that are left;
 * where the policy cancels on start, the first ``Started`` that it hears of has the same effect. Another copy may have
   started meanwhile, which is cancelled all the same; should it be done before its cancellation comes, it is the job;
-* a tied copy cancels its peers when it starts, from server to server (testbed.protocol.CancelCopy): the dispatcher
+* a tied copy cancels its peers when it starts, from server to server (testbed.core.messages.CancelCopy): the dispatcher
   only hears ``Cancelled``, and needs to cancel nothing at the first ``Done`` but what a death has kept from it.
 
 A copy that was done before its cancellation came is known from its ``Done``, all others from ``Cancelled``, and those
@@ -23,13 +23,13 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import TYPE_CHECKING
 
-from dispatchers.closing import Closing
-from testbed.copy_life import DIED, LOST, MET_DONE, NOT_CANCELLED, OPEN, WON, Event, State, advance
-from testbed.protocol import AssignCopy, CancelCopy, Cancelled, Done, Peer, Started
+from dispatchers.awaiting_cancellation import Closing
+from testbed.core.copy_life import DIED, LOST, MET_DONE, NOT_CANCELLED, OPEN, WON, Event, State, advance
+from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Peer, Started
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
-    from testbed.measure.records import CopyRecords
+    from testbed.core.records import CopyRecords
 
 
 class Copy:

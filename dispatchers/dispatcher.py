@@ -6,29 +6,17 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import Any, ClassVar
 
+from dispatchers.admission import Entering
 from dispatchers.copying import Copying
-from dispatchers.entering import Entering
-from dispatchers.holding import Holding
 from dispatchers.knowledge import Knowledge, NotToldError
 from dispatchers.policy import Policy
 from dispatchers.recovery import Recovery
+from dispatchers.slot_reservation import Holding
 from dispatchers.static import Rational
 from dispatchers.switching import Switching
 from dispatchers.ticket import Ticket
-from testbed.agent import Agent, Environment
-from testbed.measure.records import (
-    COMPLETED,
-    DROPPED,
-    IN_SYSTEM,
-    LOST,
-    CopyRecords,
-    JobRecord,
-    JobRecords,
-    TaskRecord,
-    TaskRecords,
-)
-from testbed.pools import PlacedPool
-from testbed.protocol import (
+from testbed.core.agent import Agent, Environment
+from testbed.core.messages import (
     Assign,
     Cancel,
     Cancelled,
@@ -49,6 +37,18 @@ from testbed.protocol import (
     Reserve,
     Started,
 )
+from testbed.core.placed_pool import PlacedPool
+from testbed.core.records import (
+    COMPLETED,
+    DROPPED,
+    IN_SYSTEM,
+    LOST,
+    CopyRecords,
+    JobRecord,
+    JobRecords,
+    TaskRecord,
+    TaskRecords,
+)
 
 #: In place of a task's server, once the task is done.
 FINISHED = -1
@@ -62,7 +62,7 @@ class Dispatcher(Agent):
     dispatches again what dies with servers; ``tasks_move`` says whether servers move tasks among themselves.
 
     ``ledger`` takes the jobs' records, ``tasks`` those of finished tasks, ``copies`` those of copies. ``holds``: a job
-    of several tasks is placed whole or not at all (dispatchers.holding). ``knowledge`` is what it is told of jobs.
+    of several tasks is placed whole or not at all (dispatchers.slot_reservation). ``knowledge``: what it knows of jobs.
     ``pools`` and ``types``, the names of the types, are there for policies that assign jobs to pools; ``pool_agent`` is
     the address of the agent that has the central queues of some, ``rational`` the best choice for known sizes.
     """

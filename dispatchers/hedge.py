@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from dispatchers.policy import Policy
-from testbed.agent import Timer
-from testbed.protocol import Done
+from testbed.core.agent import Timer
+from testbed.core.messages import Done
 
 
 class HedgeParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ Source: Raaijmakers, Borst and Boxma (arXiv 2005.13353), where one parameter say
 
 from __future__ import annotations
 
-from testbed.streams import Stream
+from testbed.core.streams import Stream
 
 
 class NotToldError(Exception):

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import msgspec
 
 from dispatchers.whole_jobs import DistinctServersPolicy, number_of_probes
-from testbed.protocol import Fetch
+from testbed.core.messages import Fetch
 
 
 class LateBindingParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from typing import Any
 
 from dispatchers.policy import Policy
 from dispatchers.server_set import ServerSet
-from testbed.protocol import Done
+from testbed.core.messages import Done
 
 DEAD = -1  # in place of the count of a server that has died
 

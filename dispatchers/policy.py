@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 
-from testbed.protocol import Done, Fetch, ProbeReply
+from testbed.core.messages import Done, Fetch, ProbeReply
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatchers.policy import Policy
 from dispatchers.recovery import UNREACHABLE
-from testbed.protocol import ProbeReply
+from testbed.core.messages import ProbeReply
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
-from testbed.protocol import Assign, Noticed, ProbeReply
+from testbed.core.messages import Assign, Noticed, ProbeReply
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dispatchers.policy import Policy
-from testbed.protocol import Done, ProbeReply
+from testbed.core.messages import Done, ProbeReply
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher

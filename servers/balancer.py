@@ -20,7 +20,7 @@ from math import ceil
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from servers.exchange import Event, Exchange, State
-from testbed.protocol import (
+from testbed.core.messages import (
     Accepted,
     Message,
     Moved,
@@ -37,7 +37,7 @@ from testbed.protocol import (
 if TYPE_CHECKING:
     from servers.server import Server
 
-# What is counted: indices into ``Tally.counts``, whose names are testbed.measure.records.COUNTED.
+# What is counted: indices into ``Tally.counts``, whose names are testbed.core.records.COUNTED.
 PROBES: Final = 0  # questions sent: Steal and Offer, or the queue-length probes that precede a Steal
 YES: Final = 1  # of these, answered by tasks, or by the promise to take one
 NO: Final = 2
@@ -51,7 +51,7 @@ MOST: Final = 1000  # tasks in one Transfer, for it must fit into a frame
 
 
 class Tally(Protocol):
-    """Where a balancer counts (testbed.measure.records.Occupancy)."""
+    """Where a balancer counts (testbed.core.records.Occupancy)."""
 
     counts: list[int]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, nan
 
-from testbed.copy_life import NOT_CANCELLED, Event, State, advance
-from testbed.protocol import Enter
+from testbed.core.copy_life import NOT_CANCELLED, Event, State, advance
+from testbed.core.messages import Enter
 
 
 @dataclass(frozen=True)

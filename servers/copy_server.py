@@ -24,9 +24,9 @@ from collections import OrderedDict
 from typing import Any, ClassVar
 
 from servers.server import Server
-from testbed.agent import Timer
-from testbed.copy_life import MET_NOT_ARRIVED, MET_QUEUED, MET_SERVED
-from testbed.protocol import AssignCopy, CancelCopy, Cancelled, Done, Message, Probe, Started
+from testbed.core.agent import Timer
+from testbed.core.copy_life import MET_NOT_ARRIVED, MET_QUEUED, MET_SERVED
+from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Message, Probe, Started
 
 
 class _Copy:

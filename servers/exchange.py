@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from testbed.protocol import MovedTask
+from testbed.core.messages import MovedTask
 
 
 class State(Enum):

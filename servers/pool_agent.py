@@ -8,7 +8,7 @@ the same way what has become of its jobs.
 Source of the rules: Raaijmakers, Borst and Boxma, "Threshold-based rerouting and replication for resolving job-server
 affinity relations" (arXiv 2005.13353). A server that the agent has told to stop counts as free at once, since messages
 to it stay in order. What a stopped copy had received is known from its ``Stopped``; it is in no queue until then.
-testbed.copy_life is the life of a copy, and its names are used below. The single steps of such a life are in
+testbed.core.copy_life is the life of a copy, and its names are used below. The single steps of such a life are in
 servers.pool_copies; here is when they are taken.
 """
 
@@ -21,9 +21,9 @@ from typing import ClassVar
 from servers.central_queue import CentralPool, Copy, Job
 from servers.pool_copies import PoolCopies
 from servers.thresholds import Rules, Thresholds
-from testbed.agent import Environment
-from testbed.copy_life import DIED, LOST, MET_DONE, NOT_CANCELLED, REROUTED, WON, Event, State
-from testbed.protocol import Enter, Left, Message, Reached, Served, Stopped
+from testbed.core.agent import Environment
+from testbed.core.copy_life import DIED, LOST, MET_DONE, NOT_CANCELLED, REROUTED, WON, Event, State
+from testbed.core.messages import Enter, Left, Message, Reached, Served, Stopped
 
 
 class PoolAgent(PoolCopies):

@@ -1,7 +1,7 @@
 """The copies of jobs in pools with central queues: where each is, and the steps that it can take.
 
-A step changes a copy's state (testbed.copy_life), the queues and what is known of the servers, and tells the copy's
-server or its job's dispatcher. Which step is taken when is up to the pool agent (servers.pool_agent).
+A step changes a copy's state (testbed.core.copy_life), the queues and what is known of the servers, and tells the
+copy's server or its job's dispatcher. Which step is taken when is up to the pool agent (servers.pool_agent).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from servers.central_queue import CentralPool, Copy, Job, Queue
 from servers.thresholds import Rules
-from testbed.agent import Agent, Environment
-from testbed.copy_life import (
+from testbed.core.agent import Agent, Environment
+from testbed.core.copy_life import (
     LOST,
     MET_PREEMPTED,
     MET_QUEUED,
@@ -22,7 +22,7 @@ from testbed.copy_life import (
     Event,
     State,
 )
-from testbed.protocol import CopyEnded, Serve, Stop
+from testbed.core.messages import CopyEnded, Serve, Stop
 
 #: What a cancellation finds, by the state that the copy was in.
 _MET = {

@@ -7,8 +7,8 @@ from math import inf
 from typing import ClassVar
 
 from servers.server import QueueLengthMeter
-from testbed.agent import Agent, Environment, Timer
-from testbed.protocol import Message, Reached, Serve, Served, Stop, Stopped
+from testbed.core.agent import Agent, Environment, Timer
+from testbed.core.messages import Message, Reached, Serve, Served, Stop, Stopped
 
 
 class PoolServer(Agent):

@@ -12,12 +12,12 @@ from typing import ClassVar, Protocol
 
 from servers.balancer import Balancer
 from servers.queues import Discipline, FirstComeFirstServed
-from testbed.agent import Agent, Environment
-from testbed.protocol import Assign, Done, Dropped, Idle, Message, MovedTask, Noticed, Probe, ProbeReply
+from testbed.core.agent import Agent, Environment
+from testbed.core.messages import Assign, Done, Dropped, Idle, Message, MovedTask, Noticed, Probe, ProbeReply
 
 
 class QueueLengthMeter(Protocol):
-    """Where a server reports changes of its queue length (testbed.measure.records.Occupancy)."""
+    """Where a server reports changes of its queue length (testbed.core.records.Occupancy)."""
 
     def change(self, old: int, new: int, now: float, /) -> None:
         """Note that a queue length goes from ``old`` to ``new`` at time ``now``."""

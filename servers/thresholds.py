@@ -8,7 +8,7 @@ from math import inf
 from typing import Literal
 
 from servers.central_queue import Copy, Queue
-from testbed.streams import Stream
+from testbed.core.streams import Stream
 
 
 @dataclass(frozen=True)

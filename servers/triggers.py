@@ -16,7 +16,7 @@ from math import log
 
 from servers.balancer import Balancer, Trigger
 from servers.exchange import Exchange
-from testbed.agent import Timer
+from testbed.core.agent import Timer
 
 
 class Clock(Trigger, ABC):

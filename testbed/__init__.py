@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from testbed import theory
-    from testbed.experiment import Result, run
+    from testbed.runs.experiment import Result, run
     from testbed.scenario import Scenario, ScenarioError
-    from testbed.sweeps.result import SweepResult
-    from testbed.sweeps.running import sweep
+    from testbed.studies.sweep.result import SweepResult
+    from testbed.studies.sweep.running import sweep
     from testbed.theory.predict import predict
 
 __all__ = ["Result", "Scenario", "ScenarioError", "SweepResult", "predict", "run", "sweep", "theory"]
 
 _HOME = {
-    "Result": "testbed.experiment",
+    "Result": "testbed.runs.experiment",
     "Scenario": "testbed.scenario",
     "ScenarioError": "testbed.scenario",
-    "SweepResult": "testbed.sweeps.result",
+    "SweepResult": "testbed.studies.sweep.result",
     "predict": "testbed.theory.predict",
-    "run": "testbed.experiment",
-    "sweep": "testbed.sweeps.running",
+    "run": "testbed.runs.experiment",
+    "sweep": "testbed.studies.sweep.running",
 }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 
-from testbed.cli import computing, listing, reporting, running, standing, tracing, validating, watching
+from testbed.cli import computing, listing, reporting, running, tracing, validating, watching
+from testbed.cli import long_running as standing
 from testbed.cli.app import app
 
 __all__ = [

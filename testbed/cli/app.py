@@ -12,8 +12,8 @@ from rich.console import Console
 from testbed.scenario import Scenario, ScenarioError, load, variants
 
 if TYPE_CHECKING:
-    from testbed.experiment import Result
-    from testbed.live import Watcher
+    from testbed.present.live import Watcher
+    from testbed.runs.experiment import Result
 
 app = typer.Typer(
     help="A load-balancing testbed: real dispatcher and server processes beside queueing theory.",
@@ -71,7 +71,7 @@ def announce_unstable(scenario: Scenario, watcher: Watcher, place: str = "") -> 
 
 def finish(result: Result) -> None:
     """Show the results, and end with the exit status that they call for."""
-    from testbed.tables import remarks, results_table
+    from testbed.runs.tables import remarks, results_table
 
     console = Console()
     if result.runs:

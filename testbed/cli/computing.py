@@ -17,7 +17,7 @@ from testbed.scenario import Scenario, ScenarioError, variants
 @app.command()
 def theory(scenario: ScenarioArgument) -> None:
     """Show what the theory says of each variant of a scenario, or why it says nothing."""
-    from testbed.tables import new_table, number
+    from testbed.runs.tables import new_table, number
     from testbed.theory.predict import Prediction, pool_notes, predict, stability_bound
 
     settings = read(scenario)
@@ -90,12 +90,12 @@ def reproduce(
     finished.
     """
     from testbed.cluster.controller import ClusterError
-    from testbed.live import RunsBar
-    from testbed.reproduce import UnknownStudyError, study
-    from testbed.reproduce import reproduce as compute
-    from testbed.reproduce.table import print_study, studies_tables
-    from testbed.run_folder import OutputError
-    from testbed.twins import TwinError
+    from testbed.present.live import RunsBar
+    from testbed.runs.run_folder import OutputError
+    from testbed.studies.reproduce import UnknownStudyError, study
+    from testbed.studies.reproduce import reproduce as compute
+    from testbed.studies.reproduce.table import print_study, studies_tables
+    from testbed.studies.twins import TwinError
 
     if listed or name is None:
         Console().print(*studies_tables())

@@ -22,7 +22,7 @@ def schema() -> None:
 def policies() -> None:
     """List the dispatching policies with their parameters."""
     from dispatchers.registry import policies as registered
-    from testbed.tables import new_table
+    from testbed.runs.tables import new_table
 
     table = new_table("dispatching policies; a parameter's default is in brackets")
     for heading in ("policy", "what it does", "parameters", "source"):

@@ -11,7 +11,7 @@ from rich.console import Console
 from testbed.cli.app import app, fail
 
 if TYPE_CHECKING:
-    from testbed.reports.page import Page
+    from testbed.present.reports.page import Page
 
 
 @app.command()
@@ -25,7 +25,7 @@ def report(
 
     The file needs no network and nothing else. Exit status: 0 when it is written, 2 for bad input.
     """
-    from testbed.run_folder import OutputError, replace_file
+    from testbed.runs.run_folder import OutputError, replace_file
     from testbed.scenario import ScenarioError
 
     path = output or folder / "report.html"
@@ -43,10 +43,10 @@ def report(
 
 
 def _page(folder: Path) -> Page:
-    from testbed.reports.run import run_page
-    from testbed.reports.sweep import sweep_page
-    from testbed.reports.validation import validation_page
-    from testbed.run_folder import OutputError
+    from testbed.present.reports.run import run_page
+    from testbed.present.reports.sweep import sweep_page
+    from testbed.present.reports.validation import validation_page
+    from testbed.runs.run_folder import OutputError
 
     for file, page in (("sweep.json", sweep_page), ("validation.json", validation_page), ("summary.json", run_page)):
         if (folder / file).exists():
@@ -67,8 +67,8 @@ def compare(
 
     A folder alone stands for all its variants. Exit status: 0 when they were compared, 2 for bad input.
     """
-    from testbed.reports.comparison import compare_runs, comparison_table, contenders
-    from testbed.run_folder import OutputError
+    from testbed.present.reports.comparison import compare_runs, comparison_table, contenders
+    from testbed.runs.run_folder import OutputError
 
     try:
         comparisons = compare_runs(contenders(runs))

@@ -14,9 +14,9 @@ from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, 
 from testbed.scenario import ScenarioError
 
 if TYPE_CHECKING:
-    from testbed.experiment import Where
-    from testbed.live import Watcher
-    from testbed.sweeps.result import SweepResult
+    from testbed.present.live import Watcher
+    from testbed.runs.experiment import Where
+    from testbed.studies.sweep.result import SweepResult
 
 
 @app.command()
@@ -46,9 +46,9 @@ def run(
     for, 2 for bad input, 130 after Ctrl-C.
     """
     from testbed.cluster.controller import ClusterError
-    from testbed.execution import execute
-    from testbed.experiment import Experiment
-    from testbed.run_folder import OutputError
+    from testbed.runs.execution import execute
+    from testbed.runs.experiment import Experiment
+    from testbed.runs.run_folder import OutputError
 
     if virtual and twin:
         fail("--virtual runs only the twin, so there is nothing for --twin to compare; give one of them")
@@ -75,7 +75,7 @@ def run(
 
 def watcher_for(console: Console, quiet: bool, live: bool) -> Watcher:
     """Return what shows in a terminal, or elsewhere, how it is going."""
-    from testbed.live import Bar, Lines, Silent
+    from testbed.present.live import Bar, Lines, Silent
 
     if quiet:
         return Silent()
@@ -87,8 +87,8 @@ def twin(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run on the cluster")],
 ) -> None:
     """Replay a run's workload on the twin and compare job by job: the emulation's error without sampling noise."""
-    from testbed.replay import replay
-    from testbed.run_folder import OutputError
+    from testbed.runs.replay import replay
+    from testbed.runs.run_folder import OutputError
 
     try:
         result = replay(run_folder)
@@ -126,10 +126,10 @@ def sweep(
     input, 130 after Ctrl-C.
     """
     from testbed.cluster.controller import ClusterError
-    from testbed.run_folder import OutputError
-    from testbed.sweeps.progress import Progress, ProgressBar, ProgressLines
-    from testbed.sweeps.running import Request, SweepError, SweepRun
-    from testbed.twins import TwinError
+    from testbed.runs.run_folder import OutputError
+    from testbed.studies.sweep.progress import Progress, ProgressBar, ProgressLines
+    from testbed.studies.sweep.running import Request, SweepError, SweepRun
+    from testbed.studies.twins import TwinError
 
     settings = None if scenario is None else read(scenario)
     console = Console(stderr=True)
@@ -153,7 +153,7 @@ def sweep(
 
 def show_sweep(result: SweepResult) -> None:
     """Show the results of a sweep, and end with the exit status that they call for."""
-    from testbed.sweeps.shown import sweep_remarks, sweep_table
+    from testbed.studies.sweep.shown import sweep_remarks, sweep_table
 
     if result.interrupted and not result.runs:
         print(

@@ -14,7 +14,7 @@ from testbed.cli.app import app, fail
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from testbed.tracing.reading import TracedRun
+    from testbed.runs.traced_jobs import TracedRun
 
 MOST_LISTED = 40
 
@@ -34,9 +34,9 @@ def trace(
 
     Without a job, list the traced jobs, the slowest first. Exit status: 0, or 2 for bad input.
     """
-    from testbed.run_folder import OutputError, replace_file
-    from testbed.tracing.diagram import draw
-    from testbed.tracing.reading import traced_run
+    from testbed.present.sequence_diagram import draw
+    from testbed.runs.run_folder import OutputError, replace_file
+    from testbed.runs.traced_jobs import traced_run
 
     console = Console()
     try:
@@ -57,7 +57,7 @@ def trace(
 
 
 def _steps_table(traced: TracedRun, job: int) -> Table:
-    from testbed.tables import new_table
+    from testbed.runs.tables import new_table
 
     table = new_table(f"job {job} of {traced.variant}: times in time units, from its arrival")
     table.add_column("time", justify="right")
@@ -73,7 +73,7 @@ def _steps_table(traced: TracedRun, job: int) -> Table:
 
 
 def _jobs_table(traced: TracedRun) -> Table:
-    from testbed.tables import new_table, number
+    from testbed.runs.tables import new_table, number
 
     slowest = sorted(traced.jobs.values(), key=lambda job: -(job.response or 0.0))
     table = new_table(f"traced jobs of {traced.variant}: {min(len(slowest), MOST_LISTED)} of {len(slowest)}")

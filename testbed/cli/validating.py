@@ -31,13 +31,13 @@ def validate(
     finished.
     """
     from testbed.cluster.controller import ClusterError
-    from testbed.live import RunsBar
-    from testbed.run_folder import OutputError
-    from testbed.twins import TwinError
-    from testbed.validate import chosen
-    from testbed.validate import validate as hold
-    from testbed.validate.case import places
-    from testbed.validate.shown import cases_table, validation_remarks, validation_table
+    from testbed.present.live import RunsBar
+    from testbed.runs.run_folder import OutputError
+    from testbed.studies.twins import TwinError
+    from testbed.studies.validate import chosen
+    from testbed.studies.validate import validate as hold
+    from testbed.studies.validate.case import places
+    from testbed.studies.validate.shown import cases_table, validation_remarks, validation_table
 
     console = Console()
     try:

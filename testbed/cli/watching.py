@@ -11,8 +11,8 @@ import typer
 from testbed.cli.app import app, fail
 
 if TYPE_CHECKING:
-    from testbed.dash.serving import Place
-    from testbed.live import Watcher
+    from testbed.present.dash.serving import Place
+    from testbed.present.live import Watcher
 
 LOOPBACK = "127.0.0.1"
 HostOption = Annotated[str, typer.Option(help="where to serve the page; beyond this machine only with --token")]
@@ -31,7 +31,7 @@ def require_page(dash: bool, host: str, port: int, token: str | None) -> None:
 
 def open_page(host: str, port: int, token: str | None) -> Place:
     """Return where the page is to be served, or fail with the reason."""
-    from testbed.dash.serving import Place, ServingError
+    from testbed.present.dash.serving import Place, ServingError
 
     try:
         return Place.open(host, port, token)
@@ -46,7 +46,7 @@ def print_page(address: str) -> None:
 
 def reporting_page(watcher: Watcher, title: str, host: str, port: int, token: str | None) -> Watcher:
     """Return a watcher that shows a run on a page beside ``watcher``."""
-    from testbed.dash.reporter import PageReporter
+    from testbed.present.dash.reporter import PageReporter
 
     place = open_page(host, port, token)
     print_page(place.address)
@@ -72,11 +72,11 @@ def dash(
     """
     import trio
 
-    from testbed.dash.finished import finished_board
-    from testbed.dash.serving import serve
-    from testbed.run_folder import OutputError
+    from testbed.present.dash.finished import finished_board
+    from testbed.present.dash.serving import serve
+    from testbed.runs.long_running import LongRunningError
+    from testbed.runs.run_folder import OutputError
     from testbed.scenario import ScenarioError
-    from testbed.standing import StandingError
 
     try:
         if what is not None and Path(what).is_dir():
@@ -85,13 +85,13 @@ def dash(
             print_page(place.address)
             trio.run(lambda: serve(board, place))
         else:
-            from testbed.dash.standing import serve_cluster
+            from testbed.present.dash.long_running import serve_cluster
 
             name = _standing_name(what)
             place = open_page(host, port, token)
             print_page(place.address)
             trio.run(lambda: serve_cluster(name, place, stay=True))
-    except (OutputError, ScenarioError, StandingError) as error:
+    except (OutputError, ScenarioError, LongRunningError) as error:
         fail(error)
     except KeyboardInterrupt:
         return
@@ -99,12 +99,12 @@ def dash(
 
 def _standing_name(name: str | None) -> str:
     """Return the name of the cluster that is meant, or fail."""
-    from testbed.standing import StandingError, connect
+    from testbed.runs.long_running import LongRunningError, connect
 
     try:
         with connect(name) as client:
             return client.name
-    except StandingError as error:
+    except LongRunningError as error:
         fail(f"{error}" if name is None else f"{name} is no folder of a run, and {error}")
 
 
@@ -117,14 +117,14 @@ def top(
     """Show in the terminal how a standing cluster is doing, again and again, until it ends or Ctrl-C."""
     from rich.console import Console
 
-    from testbed.standing import StandingError, connect
-    from testbed.top import watch
+    from testbed.present.top import watch
+    from testbed.runs.long_running import LongRunningError, connect
 
     try:
         with connect(name) as client, watch(Console()) as shown:
             for snapshot in client.snapshots():
                 shown.show(snapshot)
-    except StandingError as error:
+    except LongRunningError as error:
         fail(error)
     except KeyboardInterrupt:
         return

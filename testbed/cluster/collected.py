@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from testbed.cluster.control import Report
 from testbed.cluster.members import Member
-from testbed.measure.records import COUNTED, TABLES, Measurements
-from testbed.runtime.system import has_copies, has_tasks
+from testbed.core.records import COUNTED, TABLES, Measurements
+from testbed.runtime.build import has_copies, has_tasks
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -21,7 +21,7 @@ class Records(Protocol):
     """What keeps the records of a run."""
 
     def add(self, table: str, rows: npt.NDArray[np.void]) -> None:
-        """Keep rows of a table (testbed.measure.records.TABLES)."""
+        """Keep rows of a table (testbed.core.records.TABLES)."""
 
     def columns(self, table: str) -> dict[str, npt.NDArray[np.generic]]:
         """Return the records of a table that are kept as columns, each of shape (records,)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from testbed.cluster.control import HELLO, Hello
-from testbed.protocol import FrameReader, ProtocolError
+from testbed.core.messages import FrameReader, ProtocolError
 
 #: An address that a process listens at: a Unix socket's path, or host and TCP port.
 Address = str | tuple[str, int]

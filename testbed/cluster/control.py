@@ -22,10 +22,10 @@ from typing import Generic, TypeVar
 import msgspec
 import trio
 
-from testbed.measure.records import ProcessReport
-from testbed.protocol import Encoder, FrameReader
-from testbed.snapshot import Theory
-from testbed.tracing.recorder import TraceEvent
+from testbed.cluster.snapshot import Theory
+from testbed.core.messages import Encoder, FrameReader
+from testbed.core.records import ProcessReport
+from testbed.core.trace_recorder import TraceEvent
 
 
 class Hello(msgspec.Struct, tag=True):
@@ -125,9 +125,9 @@ class Progress(msgspec.Struct, tag=True):
     responses: list[int] = []  # counts of the response-time histogram
     response_sum: float = 0.0
     lag_sum: float = 0.0
-    outcomes: list[int] = []  # jobs by testbed.measure.records.OUTCOMES
+    outcomes: list[int] = []  # jobs by testbed.core.records.OUTCOMES
     counters: dict[str, int] = {}  # as in the Report
-    queue_lengths: bytes = b""  # of its servers, at most testbed.snapshot.LONGEST_SHOWN
+    queue_lengths: bytes = b""  # of its servers, at most testbed.cluster.snapshot.LONGEST_SHOWN
     cpu_share: float = 0.0  # of one core, since the last word
     timers: int = 0  # that have fired; how late, in seconds:
     lateness_mean: float = 0.0
@@ -146,7 +146,7 @@ class Finish(msgspec.Struct, tag=True):
 
 
 class Records(msgspec.Struct, tag=True):
-    """Records as they come: rows of a table (testbed.measure.records.TABLES, row_type).
+    """Records as they come: rows of a table (testbed.core.records.TABLES, row_type).
 
     They are kept when the word that counts them has come, a Progress or the Report.
     """

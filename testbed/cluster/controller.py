@@ -38,11 +38,11 @@ from testbed.cluster.control import (
     Start,
 )
 from testbed.cluster.members import Member, cannot_start, how_it_ended, launch, roles
-from testbed.measure.records import Measurements
-from testbed.metrics.discovery import TargetGroup
-from testbed.protocol import VERSION, ProtocolError
+from testbed.cluster.metrics.discovery import TargetGroup
+from testbed.cluster.snapshot import Theory
+from testbed.core.messages import VERSION, ProtocolError
+from testbed.core.records import Measurements
 from testbed.scenario import resolved
-from testbed.snapshot import Theory
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario

@@ -8,14 +8,12 @@ import tomllib
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.registry import policies
 from servers.server import Server
-from testbed.agent import Agent
 from testbed.cluster.control import Change, Setup
 from testbed.cluster.live_records import LiveCopies, LiveRecords
+from testbed.core.agent import Agent
+from testbed.core.records import COUNTED, Occupancy, TaskRecords
 from testbed.measure.histogram import LogHistogram
-from testbed.measure.records import COUNTED, Occupancy, TaskRecords
-from testbed.runtime.pools import addresses, build_pool_agent, pool_counters
-from testbed.runtime.realtime import RealTimeRuntime
-from testbed.runtime.system import (
+from testbed.runtime.build import (
     SLICES,
     Source,
     build_delay,
@@ -27,6 +25,8 @@ from testbed.runtime.system import (
     slice_edges,
     slice_forever,
 )
+from testbed.runtime.central_queues import addresses, build_pool_agent, pool_counters
+from testbed.runtime.realtime import RealTimeRuntime
 from testbed.runtime.timerfd import wake_up
 from testbed.scenario import Scenario, decode
 

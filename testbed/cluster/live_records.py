@@ -11,9 +11,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 import numpy.typing as npt
 
-from testbed.copy_life import FATES, MET, NOT_CANCELLED
-from testbed.measure.histogram import LogHistogram
-from testbed.measure.records import (
+from testbed.core.copy_life import FATES, MET, NOT_CANCELLED
+from testbed.core.records import (
     COMPLETED,
     DELAY_BUCKETS,
     OUTCOMES,
@@ -25,7 +24,8 @@ from testbed.measure.records import (
     Record,
     Records,
 )
-from testbed.tracing.choice import are_traced
+from testbed.core.trace_choice import are_traced
+from testbed.measure.histogram import LogHistogram
 
 
 class Live(Records[Record], ABC):

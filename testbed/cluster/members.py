@@ -16,8 +16,8 @@ import trio
 
 from testbed.cluster.connecting import Address
 from testbed.cluster.control import CONTROL_ENV, Channel, FromProcess, Progress, Ready, Records, Report
-from testbed.measure.records import LOST, TABLES, row_type
-from testbed.tracing.recorder import TraceEvent
+from testbed.core.records import LOST, TABLES, row_type
+from testbed.core.trace_recorder import TraceEvent
 
 if TYPE_CHECKING:
     from testbed.cluster import collected

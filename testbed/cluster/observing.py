@@ -14,11 +14,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from testbed.cluster.control import Progress
+from testbed.cluster.snapshot import ProcessState, Responses, Snapshot, Theory
+from testbed.core.records import OUTCOMES
 from testbed.measure.checks import Check, checked, deaths, percent
-from testbed.measure.records import OUTCOMES
 from testbed.measure.statistics import replication_interval
 from testbed.measure.verdict import CPU_LIMIT, FEWEST_TIMERS, LATENESS_LIMIT
-from testbed.snapshot import ProcessState, Responses, Snapshot, Theory
 from testbed.theory.predict import NoPrediction, Prediction, stability_bound
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import trio
 
 from testbed.cluster.connecting import Address, connect, hear_newcomer, read_hello
 from testbed.cluster.control import Hello
-from testbed.protocol import Encoder, ProtocolError
+from testbed.core.messages import Encoder, ProtocolError
 from testbed.runtime.connection import Connection
 from testbed.runtime.realtime import RealTimeRuntime
 

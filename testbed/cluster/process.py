@@ -33,12 +33,12 @@ from testbed.cluster.control import (
     Start,
 )
 from testbed.cluster.hosted import Hosted
+from testbed.cluster.metrics.process_metrics import ProcessMetrics
+from testbed.cluster.metrics.serving import MetricsServer
 from testbed.cluster.peers import PeerConnections
 from testbed.cluster.reporting import Reporter
-from testbed.metrics.process_metrics import ProcessMetrics
-from testbed.metrics.serving import MetricsServer
-from testbed.protocol import VERSION, ProtocolError
-from testbed.runtime.system import servers_talk
+from testbed.core.messages import VERSION, ProtocolError
+from testbed.runtime.build import servers_talk
 
 HOLD_LOOK_SECONDS = 0.02
 

@@ -9,9 +9,9 @@ import trio
 from testbed.cluster.control import Channel, Events, FromController, Progress, Records, Report
 from testbed.cluster.hosted import RECORDS_PER_PIECE, Hosted
 from testbed.cluster.peers import PeerConnections
-from testbed.measure.records import ProcessReport
-from testbed.runtime.system import has_copies
-from testbed.snapshot import LONGEST_SHOWN
+from testbed.cluster.snapshot import LONGEST_SHOWN
+from testbed.core.records import ProcessReport
+from testbed.runtime.build import has_copies
 
 PROGRESS_SECONDS = 0.25
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM, LOST, OUTCOMES
+from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST, OUTCOMES
 
 
 class Accounting(msgspec.Struct, frozen=True, kw_only=True):

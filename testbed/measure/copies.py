@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from testbed.copy_life import FATES, MET, NOT_CANCELLED, WON
-from testbed.measure.records import COMPLETED
+from testbed.core.copy_life import FATES, MET, NOT_CANCELLED, WON
+from testbed.core.records import COMPLETED
 from testbed.measure.statistics import Interval
 
 CONFIDENCE = 0.95

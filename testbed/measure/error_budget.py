@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from testbed.measure.records import ProcessReport
+from testbed.core.records import ProcessReport
 from testbed.measure.summary import Summary
 
 #: The parts in the order in which they are shown: what each is called, and how it is measured.

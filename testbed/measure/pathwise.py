@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from testbed.measure.records import COMPLETED
+from testbed.core.records import COMPLETED
 from testbed.measure.statistics import Interval, autocorrelation_time, mean_interval, number_over
 
 Columns = Mapping[str, npt.NDArray[Any]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from testbed.measure.records import Measurements
+from testbed.core.records import Measurements
 
 
 class Calibration(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from testbed.core.records import COMPLETED
 from testbed.measure.checks import Check, Columns, Nominal, Window, checked, not_tested
-from testbed.measure.records import COMPLETED
 from testbed.measure.statistics import number_over
 from testbed.measure.trend import trend
 

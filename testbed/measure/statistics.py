@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy import stats
 from scipy.linalg import solve_toeplitz
 
-from testbed.measure.records import COMPLETED, IN_SYSTEM
+from testbed.core.records import COMPLETED, IN_SYSTEM
 
 Array = npt.NDArray[np.float64]
 

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from testbed.core.records import COMPLETED, OUTCOMES, Measurements, ProcessReport
 from testbed.measure.accounting import Accounting, check
 from testbed.measure.checks import Nominal
 from testbed.measure.copies import Cancellations, PoolUse, cancellations, pool_uses
 from testbed.measure.pathwise import Columns, Pathwise, compare
 from testbed.measure.probes import Calibration, overall_probe_rate
-from testbed.measure.records import COMPLETED, OUTCOMES, Measurements, ProcessReport
 from testbed.measure.statistics import (
     Interval,
     Quantile,

@@ -9,11 +9,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from testbed.core.records import COMPLETED, DROPPED, Measurements, ProcessReport
 from testbed.measure.accounting import Accounting
 from testbed.measure.arrivals import gap_test
 from testbed.measure.checks import Check, Columns, Nominal, Window, checked, deaths, not_tested, percent
 from testbed.measure.pathwise import Pathwise
-from testbed.measure.records import COMPLETED, DROPPED, Measurements, ProcessReport
 from testbed.measure.stationarity import below_bound, run_length, steady
 from testbed.measure.statistics import time_average_queue_length
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import trio
 
-from testbed.protocol import BATCH, BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message, ProtocolError
+from testbed.core.messages import BATCH, BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message, ProtocolError
 
 RECEIVE_BYTES = 1 << 18
 WEIGH_EVERY = 64  # frames: of one in so many the messages are weighed

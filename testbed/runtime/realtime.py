@@ -21,14 +21,14 @@ from math import inf
 
 import trio
 
-from testbed.agent import Agent, Timer
+from testbed.core.agent import Agent, Timer
+from testbed.core.messages import Message, ProtocolError
+from testbed.core.streams import Stream, generator
+from testbed.core.trace_recorder import TraceRecorder
 from testbed.measure.histogram import LogHistogram
-from testbed.protocol import Message, ProtocolError
 from testbed.runtime.connection import Connection
 from testbed.runtime.delay import Delay
 from testbed.runtime.timerfd import WakeUp
-from testbed.streams import Stream, generator
-from testbed.tracing.recorder import TraceRecorder
 
 #: A busy process takes a breath of this share of a time unit: the alarm goes off no sooner after a turn, and a turn
 #: that follows another sooner leaves its messages to the alarm. Deadlines and messages that lie closer together than a
@@ -44,7 +44,7 @@ EARLY_SECONDS = 0.0004
 
 
 class RealTimeRuntime:
-    """An environment for agents (testbed.agent.Environment) on the wall clock.
+    """An environment for agents (testbed.core.agent.Environment) on the wall clock.
 
     ``time_unit`` is the length of a time unit in seconds; ``addresses`` the number of agents in the whole cluster;
     ``lateness_seconds`` a histogram that every timer's lateness is added to; ``trace`` what

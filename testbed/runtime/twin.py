@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.measure.records import COUNTED, CopyRecords, JobRecords, Measurements, Occupancy, TaskRecords
-from testbed.runtime.pools import build_pool_agent, pool_counters
-from testbed.runtime.system import (
+from testbed.core.records import COUNTED, CopyRecords, JobRecords, Measurements, Occupancy, TaskRecords
+from testbed.runtime.build import (
     Source,
     build_delay,
     build_dispatcher,
@@ -24,6 +23,7 @@ from testbed.runtime.system import (
     schedule_slices,
     slice_edges,
 )
+from testbed.runtime.central_queues import build_pool_agent, pool_counters
 from testbed.runtime.virtual import VirtualRuntime
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from math import inf
 
-from testbed.agent import Agent, Timer
-from testbed.protocol import Message
+from testbed.core.agent import Agent, Timer
+from testbed.core.messages import Message
+from testbed.core.streams import Stream, generator
+from testbed.core.trace_recorder import TraceRecorder
 from testbed.runtime.delay import Delay
-from testbed.streams import Stream, generator
-from testbed.tracing.recorder import TraceRecorder
 
 
 class VirtualRuntime:
-    """An environment for agents (testbed.agent.Environment) on a virtual clock.
+    """An environment for agents (testbed.core.agent.Environment) on a virtual clock.
 
     ``delay`` draws the one-way delay of each message, in time units; None for no delay. ``trace`` records the
     messages of traced jobs; None for nothing.

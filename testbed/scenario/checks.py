@@ -142,7 +142,7 @@ def _check_balance(scenario: Scenario) -> None:
 
 def _check_mean_field(scenario: Scenario, overall_probe_rate: float) -> None:
     """Have the rate computed once: what the mean field can't do comes out here."""
-    from testbed.balancing import mean_field_probe_rate
+    from testbed.runs.probe_rate import mean_field_probe_rate
 
     assert scenario.balance is not None
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from testbed.pools import PlacedPool
+from testbed.core.placed_pool import PlacedPool
 from testbed.scenario.errors import ScenarioError
 from testbed.scenario.settings import Scenario
 from testbed.scenario.threshold import MOST_POOLS, Threshold

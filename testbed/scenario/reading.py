@@ -36,7 +36,7 @@ _AT_LINE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 def shipped() -> dict[str, str]:
     """Return the text of each scenario that comes with the testbed, by name."""
-    folder = files("testbed") / "scenarios"
+    folder = files("testbed") / "scenario" / "shipped"
     suffix = ".toml"
     names = sorted(entry.name.removesuffix(suffix) for entry in folder.iterdir() if entry.name.endswith(suffix))
     return {name: (folder / f"{name}{suffix}").read_text(encoding="utf-8") for name in names}

@@ -16,14 +16,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from testbed.pools import PlacedPool
+from testbed.core.placed_pool import PlacedPool
 from testbed.scenario.balance import Balance
 from testbed.scenario.expect import Expect
 from testbed.scenario.sweep import Sweep
 from testbed.scenario.threshold import Threshold
 from testbed.workload.arrivals import ArrivalProcess, Poisson, Trace
+from testbed.workload.distribution import FloatArray
 from testbed.workload.distributions import Distribution, Exponential
-from testbed.workload.law import FloatArray
 from testbed.workload.task_numbers import MOST as MOST_TASKS
 from testbed.workload.task_numbers import FixedNumber, RandomNumbers, TaskNumbers
 from testbed.workload.workload import recorded_sizes

@@ -11,8 +11,8 @@ import msgspec
 
 from dispatchers.policy import Policy
 from dispatchers.registry import policies
-from testbed.copy_life import WON
-from testbed.measure.records import COMPLETED, DROPPED, JobRecords
+from testbed.core.copy_life import WON
+from testbed.core.records import COMPLETED, DROPPED, JobRecords
 from testbed.testing.replies import check_replies
 from testbed.testing.systems import System, corners, fitting, most_tasks, random_systems
 from testbed.testing.watched import Trial, WatchedDispatcher

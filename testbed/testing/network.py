@@ -13,16 +13,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 
-from testbed.agent import Agent, Timer
-from testbed.protocol import Message
-from testbed.streams import Stream, generator
+from testbed.core.agent import Agent, Timer
+from testbed.core.messages import Message
+from testbed.core.streams import Stream, generator
 
 WILD_STEPS = 1500  # messages and timers in any order; from then on messages come before timers, so that a run ends
 MOST_STEPS = 60_000
 
 
 class NetworkEnvironment:
-    """What an agent at an address may use of a network (testbed.agent.Environment)."""
+    """What an agent at an address may use of a network (testbed.core.agent.Environment)."""
 
     lateness = 0.0
 

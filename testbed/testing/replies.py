@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from dispatchers.policy import Policy
-from testbed.measure.records import JobRecords
-from testbed.protocol import Assign, AssignCopy, Probe
+from testbed.core.messages import Assign, AssignCopy, Probe
+from testbed.core.records import JobRecords
 from testbed.testing.systems import Job, System, most_tasks
 from testbed.testing.watched import Trial
 from testbed.testing.world import simulate

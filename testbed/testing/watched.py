@@ -12,14 +12,14 @@ from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import Policy
 from dispatchers.ticket import Ticket
 from servers.copy_server import CopyServer
-from servers.holding_server import HoldingServer
-from servers.reserving_server import ReservingServer
+from servers.late_binding_server import ReservingServer
 from servers.server import Server
-from testbed.agent import Agent, Timer
-from testbed.measure.records import CopyRecords, JobRecords
-from testbed.protocol import Assign, AssignCopy, CancelCopy, Commit, Hold, Message, Probe, ProbeReply, Reserve
+from servers.slot_reserving_server import HoldingServer
+from testbed.core.agent import Agent, Timer
+from testbed.core.messages import Assign, AssignCopy, CancelCopy, Commit, Hold, Message, Probe, ProbeReply, Reserve
+from testbed.core.records import CopyRecords, JobRecords
+from testbed.core.streams import Stream
 from testbed.runtime.virtual import VirtualRuntime
-from testbed.streams import Stream
 
 
 @dataclass
@@ -105,10 +105,10 @@ class WatchedEnvironment:
 #: What may read all of a ticket.
 _PRIVY = (
     "dispatchers.dispatcher",
-    "dispatchers.closing",
+    "dispatchers.awaiting_cancellation",
     "dispatchers.copying",
-    "dispatchers.entering",
-    "dispatchers.holding",
+    "dispatchers.admission",
+    "dispatchers.slot_reservation",
     "dispatchers.recovery",
     __name__,
 )

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from servers.copy_server import CopyServer
-from servers.holding_server import HoldingServer
-from testbed.measure.records import JobRecords, Occupancy
+from servers.slot_reserving_server import HoldingServer
+from testbed.core.records import JobRecords, Occupancy
+from testbed.core.streams import generator
 from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
-from testbed.streams import generator
 from testbed.testing.systems import SPEEDS, System
 from testbed.testing.watched import (
     Grave,

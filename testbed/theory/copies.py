@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from testbed.theory.blind_policies import random_routing
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.prediction import Formula, NoTheoryError
+from testbed.theory.queue_oblivious_policies import random_routing
 from testbed.theory.redundancy import redundancy_on_completion, redundancy_on_start
 from testbed.theory.service import is_exponential
 from testbed.workload.distributions import Exponential

@@ -16,7 +16,7 @@ from testbed.theory.stealing_sharing import (
     traditional_sharing,
     traditional_stealing,
 )
-from testbed.workload.law import Law
+from testbed.workload.distribution import Law
 
 SOURCE = "Van Houdt 2019"
 #: Beyond these the 1/N correction takes seconds or more.

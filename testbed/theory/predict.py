@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from testbed.theory.blind_policies import random_routing, round_robin_routing
 from testbed.theory.cluster_model import ClusterModel, ScenarioLike
 from testbed.theory.copies import copying
 from testbed.theory.jobs_of_tasks import jobs_of_tasks
@@ -22,6 +21,7 @@ from testbed.theory.queue_aware_policies import (
     least_outstanding,
     power_of_d_choices,
 )
+from testbed.theory.queue_oblivious_policies import random_routing, round_robin_routing
 from testbed.theory.stability import Stability, stability_bound
 from testbed.theory.static_assignment import static_assignment
 from testbed.theory.steady_state import Tail

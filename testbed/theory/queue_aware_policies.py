@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from testbed.theory import phase_type
 from testbed.theory.baselines import jiq_limit, jsq_limit, mg1, mmc, power_of_d, power_of_d_phase_type
-from testbed.theory.blind_policies import random_routing, require_ample_buffers
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.prediction import Formula, NoTheoryError
+from testbed.theory.queue_oblivious_policies import random_routing, require_ample_buffers
 from testbed.theory.service import is_exponential
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.theory.baselines import mg1, mmc
-from testbed.theory.blind_policies import random_routing
 from testbed.theory.cluster_model import ClusterModel, PoolModel
 from testbed.theory.prediction import Formula, Kind, NoTheoryError
+from testbed.theory.queue_oblivious_policies import random_routing
 from testbed.theory.rerouting_replication import (
     KnownSizes,
     Model,

@@ -15,8 +15,8 @@ import numpy as np
 from msgspec import Meta
 
 from testbed.workload.checked import Checked
+from testbed.workload.distribution import FloatArray
 from testbed.workload.distributions import Deterministic, Distribution, Exponential
-from testbed.workload.law import FloatArray
 from testbed.workload.traces import Recording, read_recording
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from testbed.workload.law import FloatArray, Law
+from testbed.workload.distribution import FloatArray, Law
 from testbed.workload.tables import number_column, read_table
 
 

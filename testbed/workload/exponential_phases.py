@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from testbed.workload.law import FloatArray, Mean, PhaseTypeMatrices
+from testbed.workload.distribution import FloatArray, Mean, PhaseTypeMatrices
 from testbed.workload.phase_type import ROUNDING, PhaseTypeLaw
 
 

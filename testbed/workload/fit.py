@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from testbed.workload.distribution import FloatArray
 from testbed.workload.distributions import Exponential, Hyperexponential, Hypoexponential
-from testbed.workload.law import FloatArray
 
 FitLaw = Exponential | Hyperexponential | Hypoexponential
 

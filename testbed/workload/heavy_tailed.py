@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from testbed.workload.law import FloatArray, InvertibleLaw, Mean
+from testbed.workload.distribution import FloatArray, InvertibleLaw, Mean
 
 Minimum = Annotated[float, Meta(gt=0, description="smallest value, in time units")]
 

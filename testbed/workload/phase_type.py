@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from testbed.workload.law import FloatArray, Law, PhaseTypeMatrices
+from testbed.workload.distribution import FloatArray, Law, PhaseTypeMatrices
 
 ROUNDING = 1e-9  # how far sums that should be exact may be off: matrices are typed in with a few digits
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.workload.law import FloatArray
+from testbed.workload.distribution import FloatArray
 
 
 def read_table(file: str) -> Any:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from testbed.workload.checked import Checked
-from testbed.workload.law import FloatArray
+from testbed.workload.distribution import FloatArray
 
 IntArray = npt.NDArray[np.int64]
 

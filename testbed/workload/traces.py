@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.workload.law import FloatArray
+from testbed.workload.distribution import FloatArray
 from testbed.workload.tables import column_of, number_column, read_table
 
 IntArray = npt.NDArray[np.int64]

@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from testbed.streams import generator
+from testbed.core.streams import generator
 from testbed.workload.arrivals import ArrivalProcess, Trace
+from testbed.workload.distribution import FloatArray
 from testbed.workload.distributions import Distribution
-from testbed.workload.law import FloatArray
 from testbed.workload.task_numbers import FixedNumber, TaskNumbers
 
 IntArray = npt.NDArray[np.int64]

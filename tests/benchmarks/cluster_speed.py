@@ -18,11 +18,11 @@ from pathlib import Path
 
 import testbed
 from testbed.cluster.live_records import LiveRecords
+from testbed.core.messages import BATCH, AnyMessage, Assign, Done, Encoder, FrameReader, Message, Probe, ProbeReply
+from testbed.core.records import CopyRecords, TaskRecords
 from testbed.measure.histogram import LogHistogram
-from testbed.measure.records import CopyRecords, TaskRecords
-from testbed.protocol import BATCH, AnyMessage, Assign, Done, Encoder, FrameReader, Message, Probe, ProbeReply
+from testbed.runtime.build import Source, build_dispatcher, build_workload
 from testbed.runtime.realtime import RealTimeRuntime
-from testbed.runtime.system import Source, build_dispatcher, build_workload
 from testbed.scenario import Scenario, load
 from testbed.theory.predict import Prediction
 

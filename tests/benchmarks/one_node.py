@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 from testbed.cluster.controller import Controller
-from testbed.measure.records import ProcessReport
+from testbed.core.records import ProcessReport
 from testbed.scenario import Scenario, load
 
 

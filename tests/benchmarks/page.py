@@ -23,10 +23,10 @@ from selenium import webdriver
 
 from testbed.cluster.controller import Controller
 from testbed.cluster.observing import Observer, theory_of
-from testbed.dash.reporter import PageReporter
-from testbed.dash.serving import Place
-from testbed.live import Silent
-from testbed.measure.records import ProcessReport
+from testbed.core.records import ProcessReport
+from testbed.present.dash.reporter import PageReporter
+from testbed.present.dash.serving import Place
+from testbed.present.live import Silent
 from testbed.theory.predict import predict
 
 ROUNDS = 5

@@ -13,7 +13,7 @@ import urllib.request
 import one_node
 
 from testbed.cluster.controller import Controller
-from testbed.measure.records import ProcessReport
+from testbed.core.records import ProcessReport
 
 ROUNDS = 5
 

@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from testbed.runs.long_running import connect
+from testbed.runs.long_running.cluster import Order
+from testbed.runs.long_running.detached import start
 from testbed.scenario import load, resolved
-from testbed.standing import connect
-from testbed.standing.cluster import Order
-from testbed.standing.detached import start
 
 NAME = "standing-memory"
 PERIOD = 10.0  # seconds

@@ -9,8 +9,8 @@ import statistics
 import time
 
 import testbed
-from testbed.sweeps.plan import RunKey
-from testbed.sweeps.progress import Progress
+from testbed.studies.sweep.plan import RunKey
+from testbed.studies.sweep.progress import Progress
 
 ROUNDS = 3
 RUNS = 60

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from testbed.metrics.discovery import TargetGroup, serve_discovery
+from testbed.cluster.metrics.discovery import TargetGroup, serve_discovery
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"

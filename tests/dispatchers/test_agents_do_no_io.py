@@ -14,12 +14,12 @@ FORBIDDEN = {
 }
 #: The parts of the workbench that agents stand on; the dependencies point one way.
 ALLOWED = {
-    "testbed.agent",
-    "testbed.copy_life",
-    "testbed.measure.records",
-    "testbed.pools",
-    "testbed.protocol",
-    "testbed.streams",
+    "testbed.core.agent",
+    "testbed.core.copy_life",
+    "testbed.core.records",
+    "testbed.core.placed_pool",
+    "testbed.core.messages",
+    "testbed.core.streams",
 }
 MODULES = sorted(path for package in (dispatchers, servers) for path in Path(package.__path__[0]).rglob("*.py"))
 

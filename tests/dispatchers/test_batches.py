@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dispatchers.registry import policies
-from testbed.protocol import Assign, Cancel, Fetch, ProbeReply, Reserve
+from testbed.core.messages import Assign, Cancel, Fetch, ProbeReply, Reserve
 
 
 def placed(bench: Any, policy: str, queue_lengths: list[int], tasks: int, **parameters: Any) -> list[int]:

@@ -11,7 +11,7 @@ from dispatchers.policy import NoParameters, Policy, Timeout
 from dispatchers.power_of_d import PowerOfDParameters
 from dispatchers.probing import ProbingPolicy
 from dispatchers.registry import policies
-from testbed.protocol import Probe
+from testbed.core.messages import Probe
 from testbed.testing import check_policy
 
 

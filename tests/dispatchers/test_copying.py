@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import NoParameters, Policy
 from servers.copy_server import CopyServer
-from testbed.copy_life import DIED, LOST, MET_DONE, MET_NOT_ARRIVED, MET_QUEUED, MET_SERVED, WON
-from testbed.measure.records import COMPLETED, IN_SYSTEM, CopyRecords, JobRecords, Occupancy
-from testbed.measure.records import LOST as JOB_LOST
-from testbed.pools import PlacedPool
-from testbed.protocol import AssignCopy, CancelCopy, Cancelled, Done, Started
+from testbed.core.copy_life import DIED, LOST, MET_DONE, MET_NOT_ARRIVED, MET_QUEUED, MET_SERVED, WON
+from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Started
+from testbed.core.placed_pool import PlacedPool
+from testbed.core.records import COMPLETED, IN_SYSTEM, CopyRecords, JobRecords, Occupancy
+from testbed.core.records import LOST as JOB_LOST
+from testbed.core.streams import generator
 from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
-from testbed.streams import generator
 
 SERVERS = 4
 POOLS = (PlacedPool("a", 0, 0, 1, central=False), PlacedPool("b", 1, 1, 3, central=False))

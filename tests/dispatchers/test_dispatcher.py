@@ -5,8 +5,8 @@ import pytest
 
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import NoParameters, Policy
-from testbed.measure.records import JobRecords
-from testbed.protocol import Done, Dropped
+from testbed.core.messages import Done, Dropped
+from testbed.core.records import JobRecords
 from testbed.runtime.virtual import VirtualRuntime
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.join_idle_queue import JoinIdleQueue
 from servers.server import Server
-from testbed.measure.records import JobRecords, Occupancy
+from testbed.core.records import JobRecords, Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 
 

@@ -11,9 +11,9 @@ from dispatchers.dispatcher import Dispatcher
 from dispatchers.knowledge import Knowledge, NotToldError
 from dispatchers.policy import NoParameters, Policy
 from dispatchers.static import StaticParameters
-from testbed.measure.records import JobRecords
+from testbed.core.records import JobRecords
+from testbed.core.streams import Stream, generator
 from testbed.runtime.virtual import VirtualRuntime
-from testbed.streams import Stream, generator
 
 TYPES = 3
 JOBS = 3000

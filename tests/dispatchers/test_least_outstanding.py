@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.protocol import Dropped
+from testbed.core.messages import Dropped
 
 
 @given(st.data())

@@ -10,8 +10,8 @@ import pytest
 
 from dispatchers.policy import Policy
 from dispatchers.registry import policies
-from testbed.measure.records import COMPLETED, LOST
-from testbed.protocol import Assign, Done, Moved, Probe, ProbeReply
+from testbed.core.messages import Assign, Done, Moved, Probe, ProbeReply
+from testbed.core.records import COMPLETED, LOST
 
 HERE = 4  # the dispatcher's address; servers are 0..3
 

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import chisquare
 
 from dispatchers.static import Static, StaticParameters
-from testbed.pools import PlacedPool
-from testbed.streams import Stream, generator
+from testbed.core.placed_pool import PlacedPool
+from testbed.core.streams import Stream, generator
 from testbed.testing import check_policy
 from testbed.theory.rerouting_replication import Noisy, Revealed, signal_matrix
 

@@ -9,7 +9,7 @@ import pytest
 from dispatchers.least_outstanding import LeastOutstanding
 from dispatchers.policy import NoParameters
 from dispatchers.power_of_d import PowerOfD
-from testbed.protocol import Assign, Done, Probe, ProbeReply
+from testbed.core.messages import Assign, Done, Probe, ProbeReply
 
 HERE = 4
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchers.water_filling import fill
-from testbed.streams import Stream, generator
+from testbed.core.streams import Stream, generator
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 40))

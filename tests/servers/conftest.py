@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 from servers.server import Server
-from testbed.agent import Agent
-from testbed.measure.records import Occupancy
-from testbed.protocol import Assign, Done, Dropped, Idle, Message, Probe, ProbeReply
+from testbed.core.agent import Agent
+from testbed.core.messages import Assign, Done, Dropped, Idle, Message, Probe, ProbeReply
+from testbed.core.records import Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 
 

@@ -16,8 +16,8 @@ from dispatchers.registry import policies
 from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
 from servers.server import Server
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
-from testbed.measure.records import COMPLETED, JobRecords, Occupancy
-from testbed.protocol import Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
+from testbed.core.messages import Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
+from testbed.core.records import COMPLETED, JobRecords, Occupancy
 from testbed.testing.network import Network
 
 

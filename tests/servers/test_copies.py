@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.registry import policies
 from servers.copy_server import CopyServer
-from testbed.copy_life import (
+from testbed.core.copy_life import (
     DIED,
     LOST,
     MET_DONE,
@@ -25,9 +25,9 @@ from testbed.copy_life import (
     OPEN,
     WON,
 )
-from testbed.measure.records import COMPLETED, CopyRecords, JobRecords, Occupancy
-from testbed.pools import PlacedPool
-from testbed.protocol import AssignCopy, CancelCopy, Message
+from testbed.core.messages import AssignCopy, CancelCopy, Message
+from testbed.core.placed_pool import PlacedPool
+from testbed.core.records import COMPLETED, CopyRecords, JobRecords, Occupancy
 from testbed.testing.network import Network
 
 SIZES = (0.01, 0.1, 1.0, 5.0)

@@ -15,10 +15,10 @@ from dispatchers.dispatcher import Dispatcher
 from dispatchers.registry import policies
 from servers.copy_server import CopyServer
 from servers.server import Server
-from testbed.measure.records import CopyRecords, JobRecords, Occupancy
-from testbed.pools import PlacedPool
+from testbed.core.placed_pool import PlacedPool
+from testbed.core.records import CopyRecords, JobRecords, Occupancy
+from testbed.core.streams import Stream, generator
 from testbed.runtime.virtual import VirtualRuntime
-from testbed.streams import Stream, generator
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import pytest
 
 from servers.copy_server import CopyServer
-from testbed.agent import Agent
-from testbed.copy_life import MET_NOT_ARRIVED, MET_QUEUED, MET_SERVED
-from testbed.measure.records import Occupancy
-from testbed.protocol import AssignCopy, CancelCopy, Cancelled, Done, Idle, Message, Peer, Started
+from testbed.core.agent import Agent
+from testbed.core.copy_life import MET_NOT_ARRIVED, MET_QUEUED, MET_SERVED
+from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Idle, Message, Peer, Started
+from testbed.core.records import Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 
 PEERS, DISPATCHER, OTHER = 1, 2, 3  # addresses; the server is 0

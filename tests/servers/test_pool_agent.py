@@ -16,10 +16,10 @@ from servers.central_queue import CentralPool
 from servers.pool_agent import PoolAgent
 from servers.pool_server import PoolServer
 from servers.thresholds import Rules
-from testbed.agent import Agent
-from testbed.copy_life import LOST, MET_SERVED, REROUTED, WON
-from testbed.measure.records import Occupancy
-from testbed.protocol import CopyEnded, Enter, Left, Message
+from testbed.core.agent import Agent
+from testbed.core.copy_life import LOST, MET_SERVED, REROUTED, WON
+from testbed.core.messages import CopyEnded, Enter, Left, Message
+from testbed.core.records import Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.theory.rerouting_replication import Model, Replicate, Reroute, processing_time
 from testbed.workload.distributions import Exponential

@@ -16,10 +16,10 @@ from servers.central_queue import CentralPool
 from servers.pool_agent import PoolAgent
 from servers.pool_server import PoolServer
 from servers.thresholds import Rules
-from testbed.agent import Agent, Environment
-from testbed.copy_life import DIED, LOST, MET_DONE, MET_SERVED, NOT_CANCELLED, REROUTED, WON, State
-from testbed.measure.records import Occupancy
-from testbed.protocol import CopyEnded, Enter, Left, Message, Stop
+from testbed.core.agent import Agent, Environment
+from testbed.core.copy_life import DIED, LOST, MET_DONE, MET_SERVED, NOT_CANCELLED, REROUTED, WON, State
+from testbed.core.messages import CopyEnded, Enter, Left, Message, Stop
+from testbed.core.records import Occupancy
 from testbed.testing.network import Network
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from servers.pool_server import PoolServer
-from testbed.agent import Agent
-from testbed.measure.records import Occupancy
-from testbed.protocol import Message, Reached, Serve, Served, Stop, Stopped
+from testbed.core.agent import Agent
+from testbed.core.messages import Message, Reached, Serve, Served, Stop, Stopped
+from testbed.core.records import Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 
 

@@ -11,7 +11,7 @@ import pytest
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.registry import policies
 from servers.server import Server
-from testbed.measure.records import JobRecords, Occupancy
+from testbed.core.records import JobRecords, Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 
 BATCHES = 40

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.measure.records import Occupancy
-from testbed.protocol import Done, Dropped, Idle, ProbeReply
+from testbed.core.messages import Done, Dropped, Idle, ProbeReply
+from testbed.core.records import Occupancy
 
 #: Tasks as (time since the last, size). Multiples of 1/8 are exact in floating point: times can be compared as equal.
 EIGHTHS = st.integers(0, 24).map(lambda n: n / 8)

@@ -13,9 +13,8 @@ from scipy.stats import kstest
 from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
 from servers.server import Server
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
-from testbed.agent import Agent
-from testbed.measure.records import Occupancy
-from testbed.protocol import (
+from testbed.core.agent import Agent
+from testbed.core.messages import (
     Accepted,
     Assign,
     Message,
@@ -30,6 +29,7 @@ from testbed.protocol import (
     Transfer,
     Withdrawn,
 )
+from testbed.core.records import Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 
 OTHERS = (1, 2, 3)

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from testbed.theory.stealing_sharing.comparison import require_overall_probe_rate
 from testbed.theory.stealing_sharing.unit_size import unit_size_mean_field
 from testbed.theory.validation import require_count, require_load
-from testbed.workload.law import Law
+from testbed.workload.distribution import Law
 
 
 def sharing_always_best(load: float, overall_probe_rate: float) -> bool:

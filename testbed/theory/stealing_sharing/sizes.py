@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.workload.distribution import Law
 from testbed.workload.distributions import PhaseType
-from testbed.workload.law import Law
 
 Floats = npt.NDArray[np.float64]
 #: A law of ``testbed.workload``, or its initial row vector (n,) and subgenerator (n, n).

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from testbed.cluster.controller import Controller
-from testbed.measure.records import Measurements
+from testbed.core.records import Measurements
 from testbed.scenario import Scenario, decode
 
 ProcessesIn = Callable[[Path], list[int]]

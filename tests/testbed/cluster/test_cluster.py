@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from dispatchers.registry import policies
+from testbed.core.records import COLUMNS, COMPLETED, DROPPED, Measurements
 from testbed.measure.accounting import check
-from testbed.measure.records import COLUMNS, COMPLETED, DROPPED, Measurements
-from testbed.runtime.system import slice_edges
+from testbed.runtime.build import slice_edges
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario
 

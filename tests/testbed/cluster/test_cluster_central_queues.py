@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from testbed.cluster.controller import Controller
-from testbed.copy_life import DIED, LOST, REROUTED, WON
+from testbed.core.copy_life import DIED, LOST, REROUTED, WON
+from testbed.core.records import COMPLETED, Measurements
 from testbed.measure.accounting import check
-from testbed.measure.records import COMPLETED, Measurements
-from testbed.runtime.system import build_workload
+from testbed.runtime.build import build_workload
 from testbed.scenario import Scenario, decode
 
 pytestmark = pytest.mark.cluster

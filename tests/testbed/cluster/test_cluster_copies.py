@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.copy_life import DIED, LOST, MET_NOT_ARRIVED, MET_QUEUED, WON
+from testbed.core.copy_life import DIED, LOST, MET_NOT_ARRIVED, MET_QUEUED, WON
+from testbed.core.records import COMPLETED, Measurements
 from testbed.measure.accounting import check
-from testbed.measure.records import COMPLETED, Measurements
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
 

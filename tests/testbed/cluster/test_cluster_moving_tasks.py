@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from testbed.cluster.controller import Controller
-from testbed.experiment import run
+from testbed.core.records import COUNTED, Measurements
 from testbed.measure.accounting import check
-from testbed.measure.records import COUNTED, Measurements
 from testbed.measure.summary import Summary, measured_window, summarise
-from testbed.nominal import nominal
-from testbed.replay import replay
-from testbed.runtime.system import slice_edges
+from testbed.runs.experiment import run
+from testbed.runs.nominal import nominal
+from testbed.runs.replay import replay
+from testbed.runtime.build import slice_edges
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario
 

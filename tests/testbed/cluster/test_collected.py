@@ -9,7 +9,7 @@ import pytest
 from testbed.cluster.collected import RecordsInMemory, merge_counted, merge_counters, merge_occupancy
 from testbed.cluster.control import Report
 from testbed.cluster.members import node_ranges
-from testbed.measure.records import COLUMNS, COUNTED, ProcessReport, row_type
+from testbed.core.records import COLUMNS, COUNTED, ProcessReport, row_type
 
 
 def report(

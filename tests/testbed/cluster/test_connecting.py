@@ -10,7 +10,7 @@ import trio.testing
 
 from testbed.cluster.connecting import HELLO_LIMIT, read_hello
 from testbed.cluster.control import Hello
-from testbed.protocol import VERSION, Encoder
+from testbed.core.messages import VERSION, Encoder
 
 HELLO = Hello(VERSION, "secret", 3)
 

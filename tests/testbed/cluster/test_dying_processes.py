@@ -16,8 +16,8 @@ import trio
 from testbed.cluster.control import Channel, Report
 from testbed.cluster.controller import ClusterError, Controller
 from testbed.cluster.members import Member
+from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST, Measurements
 from testbed.measure.accounting import check
-from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM, LOST, Measurements
 from testbed.scenario import Scenario
 
 pytestmark = pytest.mark.cluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testbed.cluster.live_records import LiveCopies
-from testbed.measure.records import CopyRecord
+from testbed.core.records import CopyRecord
 
 
 def copy(met: int) -> CopyRecord:

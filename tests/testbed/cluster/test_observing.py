@@ -15,8 +15,8 @@ from testbed.cluster.control import Progress, Records
 from testbed.cluster.controller import Controller
 from testbed.cluster.members import Member
 from testbed.cluster.observing import MOST_TOTALS, RECENT_SECONDS, Observer, theory_of
+from testbed.core.records import RESPONSE_BUCKETS, TABLES, row_type
 from testbed.measure.histogram import LogHistogram
-from testbed.measure.records import RESPONSE_BUCKETS, TABLES, row_type
 from testbed.scenario import Scenario, decode
 from testbed.theory.predict import predict
 

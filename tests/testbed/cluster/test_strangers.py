@@ -12,9 +12,9 @@ import pytest
 from testbed.cluster.connecting import Address
 from testbed.cluster.control import Hello
 from testbed.cluster.controller import Controller
+from testbed.core.messages import FRAME_LIMIT, VERSION, Encoder, Probe
+from testbed.core.records import Measurements
 from testbed.measure.accounting import check
-from testbed.measure.records import Measurements
-from testbed.protocol import FRAME_LIMIT, VERSION, Encoder, Probe
 from testbed.scenario import Scenario
 
 pytestmark = pytest.mark.cluster

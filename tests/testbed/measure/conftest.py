@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.core.records import COMPLETED, Measurements, Occupancy, ProcessReport
 from testbed.measure.checks import Nominal
-from testbed.measure.records import COMPLETED, Measurements, Occupancy, ProcessReport
 
 
 class FakeServer:

@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 
+from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
 from testbed.measure.accounting import check
-from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
 
 
 def records(outcomes, jobs=None):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from testbed.copy_life import DIED, LOST, MET_DONE, MET_SERVED, REROUTED, WON
+from testbed.core.copy_life import DIED, LOST, MET_DONE, MET_SERVED, REROUTED, WON
+from testbed.core.records import COMPLETED, COPY_COLUMNS, IN_SYSTEM
 from testbed.measure.copies import NominalPool, cancellations, pool_uses
-from testbed.measure.records import COMPLETED, COPY_COLUMNS, IN_SYSTEM
 
 #: Jobs 4, 2, 7, 9 came at 1, 2, 3, 30; job 7 is not done, job 9 came after the window.
 JOBS = {

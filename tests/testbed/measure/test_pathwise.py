@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
+from testbed.core.records import COMPLETED, DROPPED
 from testbed.measure.pathwise import compare
-from testbed.measure.records import COMPLETED, DROPPED
 
 
 def records(job, arrival, response, server=None, outcome=None):

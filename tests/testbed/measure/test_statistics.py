@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
-from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
+from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
 from testbed.measure.statistics import (
     SLICES,
     autocorrelation_time,

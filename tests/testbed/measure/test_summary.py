@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.measure.records import COMPLETED, DROPPED
+from testbed.core.records import COMPLETED, DROPPED
 from testbed.measure.summary import decode, encode, measured_window, summarise
 
 SETTINGS = {"variant": "random", "replication": 0, "time_unit_seconds": 0.05}

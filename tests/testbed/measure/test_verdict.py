@@ -5,10 +5,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
 from testbed.measure.accounting import check
 from testbed.measure.checks import percent
 from testbed.measure.pathwise import compare
-from testbed.measure.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
 from testbed.measure.verdict import judge, with_emulation_error
 
 WINDOW = (50.0, 300.0)

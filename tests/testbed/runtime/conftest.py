@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import trio
 
-from testbed.agent import Agent, Environment
+from testbed.core.agent import Agent, Environment
+from testbed.core.streams import generator
 from testbed.measure.histogram import LogHistogram
 from testbed.runtime.connection import Connection
 from testbed.runtime.delay import Delay
 from testbed.runtime.realtime import RealTimeRuntime
 from testbed.runtime.timerfd import SleepUntil, TimerFd, WakeUp
 from testbed.runtime.virtual import VirtualRuntime
-from testbed.streams import generator
 
 UNIT = 0.005  # seconds
 ADDRESSES = 8

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from testbed.protocol import (
+from testbed.core.messages import (
     BATCH,
     BATCH_LIMIT,
     FRAME_LIMIT,

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.core.streams import generator
 from testbed.runtime.delay import Delay
-from testbed.streams import generator
 
 sends = st.lists(st.tuples(st.floats(0, 2), st.integers(0, 3), st.integers(0, 3)), max_size=60)
 

@@ -1,4 +1,4 @@
-"""The contract of testbed.agent.Environment, which both runtimes keep, with and without message delay.
+"""The contract of testbed.core.agent.Environment, which both runtimes keep, with and without message delay.
 
 One suite for all: a runtime that an agent could tell from another one, but for ``lateness``, fails here.
 """
@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from testbed.agent import Agent, Environment, Timer
-from testbed.protocol import Message, Probe, ProbeReply
-from testbed.streams import Stream, generator
+from testbed.core.agent import Agent, Environment, Timer
+from testbed.core.messages import Message, Probe, ProbeReply
+from testbed.core.streams import Stream, generator
 
 World = Any  # tests/testbed/runtime/conftest.py
 

@@ -12,13 +12,13 @@ import pytest
 from scipy.special import gammaincc
 from scipy.stats import norm
 
-from testbed.measure.records import COMPLETED, DROPPED, Measurements
+from testbed.core.records import COMPLETED, DROPPED, Measurements
+from testbed.core.streams import Stream, generator
 from testbed.measure.summary import summarise
-from testbed.nominal import nominal
-from testbed.runtime.system import build_workload
+from testbed.runs.nominal import nominal
+from testbed.runtime.build import build_workload
 from testbed.runtime.twin import simulate
 from testbed.scenario import ClusterSettings, Dispatch, Pool, RunSettings, Scenario, WorkloadSettings
-from testbed.streams import Stream, generator
 from testbed.theory.parallel_jobs import mean_field
 from testbed.theory.predict import Prediction, predict
 from testbed.workload.distributions import Exponential

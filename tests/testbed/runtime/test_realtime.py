@@ -12,9 +12,9 @@ import trio
 import trio.testing
 
 from servers.server import Server
-from testbed.agent import Agent, Environment
-from testbed.measure.records import Occupancy
-from testbed.protocol import Assign, Done, Message, Probe, ProtocolError
+from testbed.core.agent import Agent, Environment
+from testbed.core.messages import Assign, Done, Message, Probe, ProtocolError
+from testbed.core.records import Occupancy
 
 World = Any  # RealTimeWorld of tests/testbed/runtime/conftest.py
 TASKS = 12

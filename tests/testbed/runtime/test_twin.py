@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.core.records import IN_SYSTEM
 from testbed.measure.accounting import check
-from testbed.measure.records import IN_SYSTEM
-from testbed.runtime.system import slice_edges
+from testbed.runtime.build import slice_edges
 from testbed.runtime.twin import simulate
 from testbed.scenario import ClusterSettings, Dispatch, Pool, RunSettings, Scenario, WorkloadSettings
 

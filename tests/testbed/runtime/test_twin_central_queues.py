@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import testbed
-from testbed.copy_life import FATES, LOST, REROUTED, WON
+from testbed.core.copy_life import FATES, LOST, REROUTED, WON
+from testbed.core.records import COMPLETED, Measurements
 from testbed.measure.accounting import check
-from testbed.measure.records import COMPLETED, Measurements
-from testbed.runtime.system import build_workload
+from testbed.runs.tables import remarks
+from testbed.runtime.build import build_workload
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
-from testbed.tables import remarks
 from testbed.theory.pools import pool_requirements
 from testbed.theory.rerouting_replication import Model, Replicate, Reroute, processing_time
 

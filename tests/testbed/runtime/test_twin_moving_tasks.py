@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from servers.balancer import MOVED, PROBES, YES
+from testbed.core.records import COMPLETED, Measurements
 from testbed.measure.probes import overall_probe_rate
-from testbed.measure.records import COMPLETED, Measurements
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
 from testbed.theory.stealing_sharing import mean_field, probe_rate_for, traditional_sharing, traditional_stealing

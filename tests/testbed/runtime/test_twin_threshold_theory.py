@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from testbed.measure.records import COMPLETED, Measurements
+from testbed.core.records import COMPLETED, Measurements
 from testbed.measure.stationarity import steady
-from testbed.nominal import nominal
+from testbed.runs.nominal import nominal
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
 from testbed.theory.predict import Prediction, pool_requirements, predict, stability_bound

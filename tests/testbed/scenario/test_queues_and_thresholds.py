@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dispatchers.static import StaticParameters
-from testbed.pools import PlacedPool
-from testbed.runtime.system import build_workload
+from testbed.core.placed_pool import PlacedPool
+from testbed.runtime.build import build_workload
 from testbed.scenario import Dispatch, Scenario, ScenarioError, Threshold, decode, resolved, variants
 
 TWO_POOLS = """

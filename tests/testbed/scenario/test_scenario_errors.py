@@ -138,7 +138,7 @@ def test_a_slip_gives_one_line_with_its_remedy(tmp_path: Path, old: str, new: st
 def test_a_missing_file_lists_the_shipped_scenarios(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
         load("quikstart")
-    shipped = sorted(path.stem for path in (Path(testbed.__file__).parent / "scenarios").glob("*.toml"))
+    shipped = sorted(path.stem for path in (Path(testbed.__file__).parent / "scenario" / "shipped").glob("*.toml"))
     assert str(caught.value) == (
         'quikstart: there is no such file; did you mean "quickstart"? '
         f"(shipped scenarios, to be had by name: {', '.join(shipped)})"

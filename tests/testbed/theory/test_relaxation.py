@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eigvals
 
-from testbed.nominal import nominal
+from testbed.runs.nominal import nominal
 from testbed.scenario import Scenario
 from testbed.theory.relaxation import queue_relaxation_time
 

@@ -1,0 +1,281 @@
+"""Commands for clusters that stand until they are told to go."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from testbed.cli.app import INTERRUPTED, ScenarioArgument, announce_unstable, app, fail, finish, read
+from testbed.cli.running import watcher_for
+from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, open_page, print_page, require_page
+from testbed.scenario import ScenarioError, resolved, variants
+
+if TYPE_CHECKING:
+    from testbed.cluster.snapshot import Snapshot
+    from testbed.runs.long_running import Client, State
+    from testbed.scenario import Scenario
+
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="the cluster's name; may be left out where only one stands")
+]
+FOLLOW_SECONDS = 0.2
+
+
+@app.command()
+def up(
+    scenario: ScenarioArgument,
+    name: Annotated[str | None, typer.Option(help="what to call the cluster \\[default: the scenario's name]")] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="which variant of the scenario \\[default: the scenario itself]")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="return once the cluster stands")] = False,
+    output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
+    http_sd: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="serve Prometheus' http_sd on this loopback port \\[default: a free one]",
+        ),
+    ] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
+    dash: Annotated[
+        bool, typer.Option("--dash", help="with a page in the browser that shows it, and can change it")
+    ] = False,
+    host: HostOption = LOOPBACK,
+    port: PortOption = 0,
+    token: TokenOption = None,
+) -> None:
+    """Start a scenario's cluster and keep it serving its load until `testbed down`, or Ctrl-C in the foreground.
+
+    Exit status: 0 when it stood until it was told to go, 1 when it did not come up or something broke it, 2 for bad
+    input.
+    """
+    from testbed.cluster.controller import ClusterError
+    from testbed.runs.execution import execute
+    from testbed.runs.long_running.cluster import LongRunningCluster, Order, PageOrder
+    from testbed.runs.long_running.detached import start
+    from testbed.runs.long_running.register import LongRunningError
+    from testbed.runs.run_folder import OutputError
+
+    require_page(dash, host, port, token)
+    settings = read(scenario)
+    chosen, base = _variant(settings, variant)
+    console = Console(stderr=True)
+    watcher = watcher_for(console, quiet, live=not detach)
+    if variant is None and settings.variants:
+        others = ", ".join(f'"{other.name}"' for other in settings.variants)
+        watcher.announce(f"of its variants only {chosen} stands; others with --variant: {others}")
+    if settings.sweep is not None:
+        watcher.announce("the scenario's sweep is left out")
+    order = Order(name or settings.name.replace(" ", "-"), chosen, resolved(base), str(output.absolute()), http_sd)
+    address = None
+    if dash:
+        place = open_page(host, port, token)
+        address = place.address
+        order.page = PageOrder(place.sock.detach(), host, token)
+    try:
+        announce_unstable(base, watcher)
+        if detach:
+            try:
+                state = start(order)
+            except KeyboardInterrupt:
+                print("interrupted: the cluster was coming up, and was ended", file=sys.stderr)
+                raise typer.Exit(INTERRUPTED) from None
+            if address is not None:
+                print_page(address)
+            print(f"{state.name} stands; `testbed ps` shows it, `testbed down {state.name}` ends it")
+            return
+        cluster = LongRunningCluster(order, watcher)
+        if address is not None:
+            print_page(address)
+        with watcher:
+            execute(cluster)
+    except (OutputError, ScenarioError, LongRunningError) as error:
+        fail(error)
+    except ClusterError as error:
+        fail(error, 1)
+    finish(cluster.result)
+
+
+def _variant(scenario: Scenario, wanted: str | None) -> tuple[str, Scenario]:
+    """Return the variant of that name, or the scenario itself, as a scenario without variants."""
+    found = dict(variants(msgspec.structs.replace(scenario, sweep=None)))
+    if wanted is not None and wanted not in found:
+        fail(f'there is no variant "{wanted}"; there are: {", ".join(found)}')
+    chosen = wanted if wanted is not None else next(iter(found))
+    # A cluster that stands goes on after a death, and nothing that a node had is to be lost.
+    cluster = msgspec.structs.replace(found[chosen].cluster, on_failure="redispatch")
+    return chosen, msgspec.structs.replace(found[chosen], cluster=cluster, variants=[], sweep=None)
+
+
+@app.command()
+def ps() -> None:
+    """List the standing clusters: age, processes, load, job rate, response time, where their metrics are."""
+    from testbed.runs.long_running import LongRunningError, clusters, connect
+    from testbed.runs.long_running.register import clean
+    from testbed.runs.tables import new_table
+
+    table = new_table("standing clusters; response times of the last seconds in time units")
+    for heading in ("cluster", "scenario", "policy", "age", "load", "jobs/s", "mean", "theory", "in system"):
+        table.add_column(heading, justify="left" if heading in ("cluster", "scenario", "policy") else "right")
+    processes = new_table("their processes")
+    for heading in ("cluster", "process", "pid", "restarts", "CPU", "metrics"):
+        processes.add_column(heading, justify="left" if heading in ("cluster", "process", "metrics") else "right")
+    pages = []
+    try:
+        gone = clean()
+        for state in clusters():
+            if state.dash is not None:
+                pages.append(f"{state.name}: page {state.dash}")
+            snapshot = None
+            try:
+                with connect(state.name) as client:
+                    snapshot = client.status().snapshot
+            except LongRunningError as error:
+                print(f"warning: {error}", file=sys.stderr)
+            table.add_row(state.name, state.scenario, *_figures(state, snapshot))
+            for process in snapshot.processes if snapshot is not None else ():
+                alive = str(process.pid) if process.alive else "dead"
+                cpu = f"{process.cpu_share:.0%}"
+                processes.add_row(state.name, process.name, alive, str(process.restarts), cpu, process.metrics or "-")
+    except LongRunningError as error:
+        fail(error)
+    console = Console()
+    if table.row_count:
+        console.print(table)
+        console.print(processes)
+        for page in pages:
+            console.print(page, highlight=False, markup=False, soft_wrap=True)
+    else:
+        console.print("no cluster stands; start one with `testbed up`")
+    for line in gone:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _figures(state: State, snapshot: Snapshot | None) -> list[str]:
+    from testbed.runs.tables import number
+
+    if snapshot is None:
+        return ["-", _age(state), *["-"] * 5]
+    return [
+        snapshot.policy,
+        _age(state),
+        f"{snapshot.load:.4g}",
+        f"{snapshot.jobs_per_second:,.0f}",
+        number(snapshot.recent.mean),
+        number(snapshot.theory.mean if snapshot.theory is not None else None),
+        str(snapshot.in_system),
+    ]
+
+
+def _age(state: State) -> str:
+    seconds = int(time.time() - state.started)
+    days, rest = divmod(seconds, 86400)
+    hours, minutes, seconds = rest // 3600, rest // 60 % 60, rest % 60
+    return f"{days}d {hours}h" if days else f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s"
+
+
+@app.command()
+def logs(
+    name: NameArgument = None,
+    process: Annotated[str | None, typer.Option(help="of which process \\[default: all]")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the cluster ends")] = False,
+) -> None:
+    """Show what the processes of a standing cluster have written."""
+    from testbed.runs.long_running import LongRunningError, connect
+    from testbed.runs.long_running.register import folder_of
+
+    try:
+        with connect(name) as client:
+            folder = folder_of(client.name) / "logs"
+    except LongRunningError as error:
+        fail(error)
+    files = {path.stem: path for path in sorted(folder.glob("*.log"))}
+    if process is not None and process not in files:
+        fail(f'no process "{process}" has a log; there are: {", ".join(files)}')
+    shown = [process] if process is not None else list(files)
+    read_until = dict.fromkeys(shown, 0)
+    while True:
+        for each in shown:
+            try:
+                with files[each].open("rb") as file:
+                    file.seek(read_until[each])
+                    text = file.read()
+            except FileNotFoundError:  # the cluster has ended
+                return
+            whole = text[: text.rfind(b"\n") + 1]
+            read_until[each] += len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                print(line if process is not None else f"{each}: {line}", flush=True)
+        if not follow:
+            return
+        time.sleep(FOLLOW_SECONDS)
+
+
+@app.command("set")
+def set_(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="[NAME] KEY=VALUE...", help="such as workload.load=0.95, or dispatch.policy=jiq"),
+    ],
+) -> None:
+    """Change the load or the dispatching policy of a standing cluster, without losing a job."""
+    from testbed.runs.long_running import LongRunningError
+
+    name = None if "=" in arguments[0] else arguments[0]
+    settings = {}
+    for argument in arguments[0 if name is None else 1 :]:
+        key, equals, value = argument.partition("=")
+        if not equals or not key:
+            fail(f"{argument!r} is not KEY=VALUE, such as workload.load=0.95")
+        settings[key] = _value(value)
+    if not settings:
+        fail("say what to change: KEY=VALUE, such as workload.load=0.95")
+    try:
+        with _connect(name) as client:
+            changed = client.set(settings)
+    except LongRunningError as error:
+        fail(error)
+    print(f"{client.name}: {changed.said} from time {changed.at:.1f} on")
+
+
+def _connect(name: str | None) -> Client:
+    from testbed.runs.long_running import connect
+
+    return connect(name)
+
+
+def _value(text: str) -> Any:
+    """Return a value as TOML has it; what is none is a text."""
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+@app.command()
+def down(name: NameArgument = None) -> None:
+    """End a standing cluster: stop arrivals, let the jobs finish, and save what was measured in a run folder."""
+    from testbed.runs.long_running import LongRunningError
+    from testbed.runs.long_running.saved import read_result
+    from testbed.runs.run_folder import OutputError
+
+    try:
+        with _connect(name) as client:
+            saved = client.down()
+        result = read_result(Path(saved.run_folder))
+    except (OutputError, LongRunningError) as error:
+        fail(error)
+    if saved.failure is not None:
+        print(f"error: {saved.failure}", file=sys.stderr)
+    finish(result)

@@ -1,0 +1,1 @@
+"""Agents, messages, random streams, records: what everything else speaks of."""

@@ -1,0 +1,76 @@
+"""What an agent is, and the environment that it is given.
+
+An agent is a plain state machine. It receives a message or a timer, reads ``env.now``, draws from a stream of its own,
+and acts through ``env.send`` and ``env.call_at``. It does no I/O, so that the same object runs in the real-time runtime
+and in the virtual one (DESIGN, rules 1 and 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+from testbed.core.messages import Message
+from testbed.core.streams import Stream
+
+
+class Timer:
+    """A call that an agent has asked for. ``cancel`` takes it back, and does nothing once it was made."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        """Take the call back."""
+        self.callback = None
+
+
+class Environment(Protocol):
+    """What an agent may know and do. All times are in time units.
+
+    ``now`` is the time of the event being handled. For a timer that is the time it was *due*, also when the process
+    woke up late: an agent that schedules its next timer from ``now`` chains its deadlines and never loses time to a
+    late wake-up (DESIGN rule 5). For a message it is the time of its receipt. ``now`` never decreases.
+    ``lateness`` is how far the clock was ahead of ``now`` when the event was handled; 0 in the virtual runtime.
+    """
+
+    now: float
+    lateness: float
+
+    def send(self, message: Message, /) -> object:
+        """Send a message to the agent at ``message.to``. Messages between the same two agents arrive in order."""
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Timer:
+        """Call ``callback()`` at time ``when``; at once if that is past."""
+
+    def stream(self, name: str, /) -> Stream:
+        """Return the random stream of that name."""
+
+
+class Agent:
+    """Base of all agents: an address, an environment and a table of handlers.
+
+    A subclass lists in ``HANDLES`` which message goes to which method; ``handlers`` is that table bound to the object.
+    A runtime delivers a message with ``agent.handlers[type(message)](message)``. A message that the table lacks is
+    a protocol violation of its sender.
+    """
+
+    HANDLES: ClassVar[dict[type[Message], str]] = {}
+
+    def __init__(self, env: Environment, address: int) -> None:
+        self.env = env
+        self.address = address
+        self.handlers: dict[type[Message], Callable[[Any], object]] = {
+            kind: getattr(self, method) for kind, method in self.HANDLES.items()
+        }
+
+    def start(self) -> None:
+        """Act at time 0, before any message; the default does nothing."""
+
+    def on_lost(self, first: int, last: int) -> None:
+        """Note that the servers at addresses ``first`` to ``last`` have died; the default does nothing."""
+
+    def on_found(self, first: int, last: int) -> None:
+        """Note that servers that had died are there again, empty; the default does nothing."""

@@ -1,0 +1,100 @@
+"""Jobs of pools with central queues, which the pool agent has served, rerouted and replicated."""
+
+from __future__ import annotations
+
+import msgspec
+
+from testbed.core.messages.message import Message
+
+
+class Enter(Message, tag=40):
+    """A dispatcher gives a job to the pool agent: it joins the tail of the queue of pool ``pool``.
+
+    ``sizes`` has the job's size in each pool with a central queue. ``thresholds`` are the received processing times,
+    visit by visit, after which this job moves; empty for those of the scenario.
+    """
+
+    job: int
+    kind: int
+    pool: int
+    sizes: list[float]
+    thresholds: list[float] = msgspec.field(default_factory=list)
+
+
+class Serve(Message, tag=41):
+    """The pool agent has an idle server serve a copy of a job, of which ``received`` time units are served already.
+
+    When ``threshold`` is received without an end the server reports Reached; it stops, unless ``goes_on``. ``copy``
+    numbers the pool agent's copies. ``job`` is for those who follow it; the server answers for the copy alone.
+    ``waited``: the copy waited for this very server, which has just said that its last service is over.
+    """
+
+    copy: int
+    kind: int
+    size: float
+    received: float
+    threshold: float
+    goes_on: bool
+    job: int
+    waited: bool
+
+
+class Reached(Message, tag=42):
+    """A copy has received its threshold of processing time without an end."""
+
+    copy: int
+    received: float
+
+
+class Served(Message, tag=43):
+    """A copy is done; ``received`` is all the processing time that it has got, ``lateness`` as in Done."""
+
+    copy: int
+    received: float
+    lateness: float = 0.0
+
+
+class Stop(Message, tag=44):
+    """The server is to stop serving a copy; what comes too late is not answered."""
+
+    copy: int
+
+
+class Stopped(Message, tag=45):
+    """A copy's service was stopped after ``received`` time units."""
+
+    copy: int
+    received: float
+
+
+class CopyEnded(Message, tag=46):
+    """The pool agent tells a job's dispatcher what has become of a copy (testbed.core.copy_life).
+
+    ``order`` counts the job's copies, in the order in which they were made; ``fate`` and ``met`` index FATES and MET.
+    ``wait`` is its time in queues, ``delay`` the time from the other's completion until its own end was known, or NaN.
+    """
+
+    job: int
+    order: int
+    pool: int
+    server: int
+    wait: float
+    received: float
+    preemptions: int
+    fate: int
+    met: int
+    delay: float
+
+
+class Left(Message, tag=47):
+    """A job is done, by the copy that ``server`` served; ``copies`` were made of it in all.
+
+    The CopyEnded of some may be still to come. ``lateness`` is as in Done.
+    """
+
+    job: int
+    server: int
+    copies: int
+    wait: float
+    service: float
+    lateness: float = 0.0

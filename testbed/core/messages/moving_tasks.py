@@ -1,0 +1,78 @@
+"""Waiting tasks that move between servers: work stealing and work sharing."""
+
+from __future__ import annotations
+
+import msgspec
+
+from testbed.core.messages.message import Message
+
+
+class Steal(Message, tag=7):
+    """An idle server asks another for waiting tasks. ``exchange`` numbers the asking server's exchanges."""
+
+    exchange: int
+
+
+class Offer(Message, tag=8):
+    """A server with waiting tasks asks another whether it is idle, and if so to keep itself free for one."""
+
+    exchange: int
+
+
+class Accepted(Message, tag=9):
+    """The server that was offered a task is idle, and waits for it."""
+
+    exchange: int
+
+
+class Refused(Message, tag=10):
+    """No: the server has no waiting task to be stolen, or is not idle, or is promised to another."""
+
+    exchange: int
+
+
+class Withdrawn(Message, tag=11):
+    """The offered task has started where it was; the server that waits for it is free again."""
+
+    exchange: int
+
+
+class MovedTask(msgspec.Struct, array_like=True, gc=False):
+    """A waiting task on its way to another server: what its Assign said, and how long it has waited so far.
+
+    ``moves`` is how often it has moved, this time included.
+    """
+
+    dispatcher: int
+    job: int
+    task: int
+    kind: int
+    size: float
+    waited: float
+    moves: int
+
+
+class Transfer(Message, tag=12, gc=True):
+    """Waiting tasks move to the addressee, which owns them from its receipt on."""
+
+    exchange: int
+    tasks: list[MovedTask]
+
+
+class Received(Message, tag=13):
+    """The tasks of an exchange have arrived; their former server may forget them."""
+
+    exchange: int
+
+
+class Moved(Message, tag=14):
+    """A server tells the dispatcher of a task that the task's move number ``moves`` took it to ``server``.
+
+    The new server says so, and where lost tasks are to be dispatched again its former server as well. Words of several
+    servers come in any order; the one with the most moves is the latest.
+    """
+
+    job: int
+    task: int
+    server: int
+    moves: int

@@ -1,0 +1,69 @@
+"""A task's way to a server's queue and through it, and what a dispatcher may ask and hear of servers."""
+
+from __future__ import annotations
+
+from testbed.core.messages.message import Message
+
+
+class Probe(Message, tag=1):
+    """A dispatcher asks a server for its queue length, on behalf of a job.
+
+    ``question`` numbers the dispatcher's questions: a reply to one that is settled is told from one to a later one.
+    """
+
+    job: int
+    question: int = 0
+
+
+class ProbeReply(Message, tag=2):
+    """A server answers a probe: tasks at the server, the one in service included."""
+
+    job: int
+    queue_length: int
+    question: int = 0
+
+
+class Assign(Message, tag=3):
+    """A dispatcher places a task of a job on a server. ``kind`` indexes the job type; ``size`` is in time units.
+
+    ``moves`` is how often the task had moved before, in a life that ended with its server; 0 for most.
+    """
+
+    job: int
+    task: int
+    kind: int
+    size: float
+    moves: int = 0
+
+
+class Done(Message, tag=4):
+    """A server has finished a task: how long it waited there and how long it was served, in time units.
+
+    ``position`` is the task's place in the server's queue when it came, 1 for one that was served at once;
+    ``lateness`` how long after the end of the service its process noticed it, in time units.
+    """
+
+    job: int
+    task: int
+    wait: float
+    service: float
+    position: int = 1
+    lateness: float = 0.0
+
+
+class Dropped(Message, tag=5):
+    """A server's buffer was full; the task was not accepted."""
+
+    job: int
+    task: int
+
+
+class Idle(Message, tag=6):
+    """A server reports to a dispatcher that it has become idle."""
+
+
+class Noticed(Message, tag=15):
+    """A server tells a dispatcher that it will hear no more from servers ``first`` to ``last``, which have died."""
+
+    first: int
+    last: int

@@ -1,0 +1,329 @@
+"""Raw measurements: one row per job, and the time that servers spend at each queue length.
+
+Both are written on the hot path, so they are plain arrays that agents append to and never read.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections import deque
+from typing import Annotated, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, get_type_hints
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import astuple
+
+from testbed.core.trace_recorder import TraceEvent
+
+COMPLETED: Final = 0
+DROPPED: Final = 1
+LOST: Final = 2
+IN_SYSTEM: Final = 3
+#: Buckets of live response-time histograms, in time units: lowest, highest, ratio, finer stretches. There are 159, for
+#: each is a series in Prometheus. They are narrow where 99 % quantiles of response times lie, so that the one that is
+#: interpolated in them is within 3 % of the exact one, unless that itself hangs on a few jobs. Narrowest is where a law
+#: of sizes with atoms has steps in its distribution; further out the tail is smooth.
+RESPONSE_BUCKETS: Final = (1e-3, 1e5, 2.0, ((0.05, 1000.0, 1.3), (0.8, 150.0, 1.05), (0.8, 4.0, 1.03)))
+#: The same for inherent and queueing delays, of which means and shapes are looked at rather than tails.
+DELAY_BUCKETS: Final = (1e-3, 1e4, 1.35)
+
+OUTCOMES: Final = ("completed", "dropped", "lost", "in system")
+
+#: What servers that move tasks count: questions sent (Steal and Offer, or the probes of queue lengths before a Steal),
+#: their answers, tasks moved, those of them that came to a server with work, offers taken back, and how many of the
+#: tasks moved were stolen, and how many shared.
+COUNTED: Final = (
+    "balancing probes",
+    "answered yes",
+    "answered no",
+    "tasks moved",
+    "moved too late",
+    "offers withdrawn",
+    "tasks stolen",
+    "tasks shared",
+)
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class Column(NamedTuple):
+    """How a field of a row is kept: its array typecode, and what it means."""
+
+    typecode: str
+    meaning: str
+
+
+class JobRecord(msgspec.Struct, gc=False):
+    """The record of a job that has ended. Times are in time units."""
+
+    job: Annotated[int, Column("q", "number of the job in the workload, the same in every run with the same seed")]
+    type: Annotated[int, Column("h", "index of the job's type")]
+    dispatcher: Annotated[int, Column("h", "index of the dispatcher that placed it")]
+    outcome: Annotated[int, Column("b", "0 completed, 1 dropped, 2 lost, 3 still in the system")]
+    arrival: Annotated[float, Column("d", "intended arrival time")]
+    lag: Annotated[float, Column("d", "how late the dispatcher handled the arrival")]
+    response: Annotated[float, Column("d", "response time; NaN unless completed")]
+    inherent: Annotated[float, Column("d", "inherent delay: the longest service of its tasks; NaN unless completed")]
+    wait: Annotated[float, Column("d", "longest waiting time of its tasks at their servers; NaN unless completed")]
+    overhead: Annotated[
+        float,
+        Column(
+            "d",
+            "part of the response time that the last task spent neither waiting nor served: dispatch, messages, event "
+            "loops; NaN unless completed",
+        ),
+    ]
+    probes: Annotated[int, Column("i", "probes sent for it")]
+    server: Annotated[int, Column("i", "server of its last task; -1 if it was never placed")]
+    tasks: Annotated[int, Column("i", "number of its tasks")]
+    work: Annotated[float, Column("d", "service of all its tasks together; NaN unless completed")]
+    position: Annotated[
+        int,
+        Column(
+            "i",
+            "largest position in a server's queue that one of its tasks came to, 1 being the head; 0 unless completed",
+        ),
+    ]
+    last_task: Annotated[int, Column("i", "which of its tasks was done last, from 0; -1 unless completed")]
+    lateness: Annotated[
+        float, Column("d", "how late the last task's server noticed the end of its service; NaN unless completed")
+    ]
+
+
+class TaskRecord(msgspec.Struct, gc=False):
+    """The record of a finished task, kept where jobs may have several. Times are in time units."""
+
+    job: Annotated[int, Column("q", "number of the job in the workload")]
+    task: Annotated[int, Column("i", "which of the job's tasks, from 0")]
+    server: Annotated[int, Column("i", "server that served it")]
+    position: Annotated[
+        int,
+        Column("i", "position in the server's queue that it came to (late binding: that its reservation came to)"),
+    ]
+    wait: Annotated[float, Column("d", "waiting time at its servers")]
+    service: Annotated[float, Column("d", "service time")]
+    end: Annotated[float, Column("d", "when its dispatcher heard that it was done")]
+
+
+class CopyRecord(msgspec.Struct, gc=False):
+    """The record of a job's copy, kept where jobs may be rerouted, replicated or hedged. Times are in time units."""
+
+    job: Annotated[int, Column("q", "number of the job in the workload")]
+    copy: Annotated[int, Column("i", "which of the job's copies, from 0 in the order in which they were made")]
+    pool: Annotated[int, Column("h", "index of its pool")]
+    server: Annotated[int, Column("i", "server that served it last; -1 if none did")]
+    wait: Annotated[float, Column("d", "time that it spent in queues, preempted or waiting as a pair")]
+    received: Annotated[float, Column("d", "processing time that it has received; NaN if it died with its server")]
+    preemptions: Annotated[int, Column("i", "how often it was preempted")]
+    fate: Annotated[int, Column("b", "0 won, 1 lost, 2 rerouted, 3 died with its server")]
+    met: Annotated[
+        int,
+        Column(
+            "b",
+            "what its cancellation found: 0 it was not cancelled, 1 queued, 2 in service, 3 preempted, 4 waiting as a "
+            "pair, 5 already done, 6 not yet arrived",
+        ),
+    ]
+    delay: Annotated[
+        float,
+        Column(
+            "d",
+            "time from the completion of another copy, or the word of its start where that cancels, to the word that "
+            "this one has stopped; NaN if it was not cancelled, or by another server",
+        ),
+    ]
+    end: Annotated[float, Column("d", "when its dispatcher heard of its end")]
+
+
+#: The columns of a table of records: name, array typecode, meaning.
+Columns = tuple[tuple[str, str, str], ...]
+
+
+def _columns(record: type[msgspec.Struct]) -> Columns:
+    hints = get_type_hints(record, include_extras=True)
+    return tuple((name, *hints[name].__metadata__[0]) for name in record.__struct_fields__)
+
+
+#: Those of the records of jobs, of tasks and of copies.
+COLUMNS: Final = _columns(JobRecord)
+TASK_COLUMNS: Final = _columns(TaskRecord)
+COPY_COLUMNS: Final = _columns(CopyRecord)
+TABLES: Final = {"jobs": COLUMNS, "tasks": TASK_COLUMNS, "copies": COPY_COLUMNS}
+
+
+def row_type(columns: Columns) -> np.dtype[np.void]:
+    """Return the type of a row as Records packs it."""
+    return np.dtype([(name, typecode) for name, typecode, _ in columns])
+
+
+class Records(Generic[Record]):
+    """Records of one kind in a preallocated buffer, which grows by half when the guess was too small.
+
+    A record is packed into its row by one call: to store field after field in columns of their own takes longer.
+    """
+
+    COLUMNS: ClassVar[Columns]
+
+    def __init__(self, capacity: int) -> None:
+        self.count = 0
+        self.taken = 0  # records that were written before those that are here
+        self._capacity = max(capacity, 1024)
+        row = struct.Struct("=" + "".join(typecode for _, typecode, _ in self.COLUMNS))
+        self._pack = row.pack_into
+        self._size = row.size
+        self._rows = bytearray(row.size * self._capacity)
+
+    def write(self, record: Record) -> None:
+        """Append one record."""
+        i = self.count
+        if i == self._capacity:
+            self._grow()
+        self._pack(self._rows, i * self._size, *astuple(record))
+        self.count = i + 1
+
+    def _grow(self) -> None:
+        more = self._capacity // 2
+        self._rows.extend(bytes(self._size * more))
+        self._capacity += more
+
+    def rows(self, first: int = 0) -> npt.NDArray[np.void]:
+        """Return the records from ``first`` on as a structured array, shape (records,).
+
+        It is a view of the buffer, which cannot grow while there is one: let it go before the next ``write``.
+        """
+        return np.frombuffer(self._rows, dtype=row_type(self.COLUMNS))[first : self.count]
+
+    def columns(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Return a copy of the records as numpy arrays by column name, each of shape (records,)."""
+        rows = self.rows()
+        return {name: rows[name].copy() for name, _, _ in self.COLUMNS}
+
+    def take(self, most: int) -> list[bytes]:
+        """Return the records as rows of ``row_type``, at most ``most`` in a piece, and begin anew with none."""
+        size = self._size
+        end = self.count * size
+        pieces = [bytes(self._rows[i : min(i + most * size, end)]) for i in range(0, end, most * size)]
+        self.taken += self.count
+        self.count = 0
+        return pieces
+
+
+class TaskRecords(Records[TaskRecord]):
+    """Records of tasks."""
+
+    COLUMNS = TASK_COLUMNS
+
+
+class CopyRecords(Records[CopyRecord]):
+    """Records of copies."""
+
+    COLUMNS = COPY_COLUMNS
+
+
+class JobRecords(Records[JobRecord]):
+    """Records of jobs."""
+
+    COLUMNS = COLUMNS
+
+
+class Occupancy:
+    """How long the servers of a process spent at each queue length, over slices of time.
+
+    A server reports each change of its queue length. Entering level q at time t subtracts t from ``_time[q]``, leaving
+    it at t' adds t', so that the sum is the time spent there, save for the servers that are there now: each of those
+    still owes the present time. Two list operations per event, and no sweep over the servers but at the end of a slice.
+    """
+
+    __slots__ = ("_counted", "_edges", "_slices", "_time", "counts", "servers")
+
+    def __init__(self, most_slices: int | None = None) -> None:
+        """Keep the latest ``most_slices`` slices; by default all."""
+        most_edges = None if most_slices is None else most_slices + 1
+        #: What the servers' balancers count (servers.balancer.COUNTED), cumulated.
+        self.counts = [0] * len(COUNTED)
+        self._counted: deque[list[int]] = deque(maxlen=most_edges)
+        self._time = [0.0] * 32
+        self.servers: list[HasQueueLength] = []
+        self._slices: deque[array[float]] = deque(maxlen=most_edges)
+        self._edges: deque[float] = deque(maxlen=most_edges)
+
+    def change(self, old: int, new: int, now: float) -> None:
+        """Note that a server's queue length goes from ``old`` to ``new`` at time ``now``."""
+        time = self._time
+        if new >= len(time):
+            time.extend([0.0] * (new + 1))
+        time[old] += now
+        time[new] -= now
+
+    def close_slice(self, now: float) -> None:
+        """End a slice of time at ``now`` and begin the next; the first call begins the first."""
+        time = array("d", self._time)
+        for server in self.servers:
+            time[server.queue_length] += now
+        self._edges.append(now)
+        self._counted.append(list(self.counts))
+        self._slices.append(time)
+
+    def table(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return slice boundaries, shape (slices + 1,), and server-time per slice and level, (slices, levels)."""
+        levels = max(map(len, self._slices), default=1)
+        cumulated = np.zeros((len(self._slices), levels))
+        for row, slice_ in zip(cumulated, self._slices, strict=True):
+            row[: len(slice_)] = slice_
+        used = max(1, int(np.flatnonzero(np.abs(cumulated).sum(axis=0) > 0).max(initial=0)) + 1)
+        return np.array(self._edges), np.diff(cumulated[:, :used], axis=0)
+
+    def counted(self) -> list[list[int]]:
+        """Return what had been counted at each edge, (slices + 1) rows in the order of COUNTED."""
+        return list(self._counted)
+
+
+class HasQueueLength(Protocol):
+    """What Occupancy reads of a server: its present queue length, the task in service included."""
+
+    queue_length: int
+
+
+class ProcessReport(msgspec.Struct, kw_only=True):
+    """What one process says of itself at the end of a run. Seconds are wall-clock seconds."""
+
+    name: str
+    seconds: float  # from the start of the run to its end
+    cpu_seconds: float  # used in that time
+    timers: int  # timers fired
+    lateness_mean: float  # seconds
+    lateness_p50: float
+    lateness_p99: float
+    lateness_max: float
+    messages_sent: int
+    messages_received: int
+    bytes_sent: int
+    rejected_frames: int  # malformed, oversized or from strangers
+    exact_timers: bool  # false where the platform has no timerfd
+    peak_queue_bytes: int  # most that waited for a peer to read
+    #: Event-loop lag in seconds: from the beginning of the turn in which a message was written until it was handed to
+    #: the socket, on average over the messages sent, and from that of the turn in which one came until it was
+    #: delivered, over those received.
+    sent_after_mean: float = 0.0
+    delivered_after_mean: float = 0.0
+
+
+class Measurements(msgspec.Struct, kw_only=True):
+    """All that one run (one variant, one replication) measured; from the cluster or from the twin."""
+
+    source: str  # "cluster" or "twin"
+    columns: dict[str, npt.NDArray[np.generic]]  # see COLUMNS; one row per arrived job
+    occupancy_edges: npt.NDArray[np.float64]  # (slices + 1,)
+    occupancy: npt.NDArray[np.float64]  # (slices, levels), server-time at each queue length, over all servers
+    counters: dict[str, int]  # messages and events by name
+    counted: npt.NDArray[np.int64]  # (slices + 1, len(COUNTED)): what balancers had counted at each edge
+    processes: list[ProcessReport]  # empty for the twin
+    stopped_at: float  # time when arrivals stopped, in time units
+    tasks: dict[str, npt.NDArray[np.generic]] = {}  # see TASK_COLUMNS; empty where a job is one task
+    copies: dict[str, npt.NDArray[np.generic]] = {}  # see COPY_COLUMNS; empty where jobs have no copies
+    events: list[TraceEvent] = []  # of traced jobs
+    failure: str | None = None  # what went wrong, if the run did not end as planned
+    incidents: list[str] = []  # deaths that the run went on after
+    unrecorded: dict[str, int] = {}  # by OUTCOMES: jobs that have ended and of which there is no record

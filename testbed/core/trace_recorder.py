@@ -1,0 +1,162 @@
+"""What a runtime records of traced jobs: each of their messages, when it is sent and when it is delivered.
+
+A runtime that is given a recorder has it wrap ``send`` and the handlers of its agents; one that is given none does what
+it would do without this module. Agents know nothing of it. All times are in time units, on the runtime's clock: a
+message that an agent sends at a deadline bears the time of the deadline, also when the process woke up late.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from testbed.core.agent import Agent, Environment
+from testbed.core.messages import (
+    KINDS,
+    Accepted,
+    Message,
+    Offer,
+    Probe,
+    ProbeReply,
+    Reached,
+    Refused,
+    Serve,
+    Served,
+    Steal,
+    Stop,
+    Stopped,
+    Transfer,
+    Withdrawn,
+    kind_name,
+)
+from testbed.core.trace_choice import is_traced
+
+
+class TraceEvent(msgspec.Struct, frozen=True):
+    """A message of a traced job was sent, or delivered (``heard``).
+
+    ``kind`` is the kind of message; ``sender`` and ``to`` are addresses; ``details`` are its other fields, as JSON.
+    """
+
+    job: int
+    time: float
+    heard: bool
+    kind: str
+    sender: int
+    to: int
+    details: str
+
+
+#: What is said ahead of a Transfer, by its exchange: no job is named in it yet.
+_AHEAD = (Steal, Offer, Accepted)
+_IN_VAIN = (Refused, Withdrawn)
+#: Between the pool agent and servers; after Serve, what is said is about a copy by its number.
+_OF_COPIES = (Serve, Reached, Served, Stop, Stopped)
+_NOT_DETAILS = frozenset({"to", "sender", "job"})
+#: A server may be told of its next copies before the pool agent hears of the last one.
+_COPIES_PER_SERVER = 4
+
+#: Takes a note of a message at a time, sent or heard.
+Note = Callable[[float, Any, bool], object]
+
+
+class TraceRecorder:
+    """Records the messages of a ``share`` of jobs among the agents of one runtime.
+
+    Servers have the addresses below ``servers``. ``events`` are in the order in which things happened. What is no
+    message of a traced job costs one look at its kind, and one at its job.
+    """
+
+    def __init__(self, share: float, servers: int) -> None:
+        self.events: list[TraceEvent] = []
+        self._share = share
+        self._servers = servers
+        self._ahead: dict[tuple[int, int], list[tuple[float, Message, bool]]] = {}  # by exchange and agent here
+        #: By server: numbers of the traced copies that it was last told to serve, and their jobs.
+        self._copies: dict[int, deque[tuple[int, int]]] = {}
+        self._notes = {kind: note for kind in KINDS if (note := self._note_of(kind)) is not None}
+
+    def sending(self, env: Environment, send: Callable[[Message], object]) -> Callable[[Message], object]:
+        """Return ``send`` with a note of what is sent."""
+        notes = self._notes
+
+        def traced(message: Message) -> object:
+            note = notes.get(type(message))
+            if note is not None:
+                note(env.now, message, False)
+            return send(message)
+
+        return traced
+
+    def listen(self, env: Environment, agent: Agent) -> None:
+        """Note what ``agent`` is told."""
+
+        def hearing(note: Note, handler: Callable[[Any], object]) -> Callable[[Any], object]:
+            def traced(message: Message) -> object:
+                note(env.now, message, True)
+                return handler(message)
+
+            return traced
+
+        agent.handlers = {
+            kind: hearing(self._notes[kind], handler) if kind in self._notes else handler
+            for kind, handler in agent.handlers.items()
+        }
+
+    def take(self) -> list[TraceEvent]:
+        """Return the events since the last call."""
+        taken, self.events = self.events, []
+        return taken
+
+    def _note_of(self, kind: type[Message]) -> Note | None:
+        """Return what notes messages of a kind; None for one that is about no job."""
+        if issubclass(kind, (*_AHEAD, *_IN_VAIN, Transfer)):
+            return self._note_exchange
+        if issubclass(kind, _OF_COPIES):
+            return self._note_copy
+        return self._note_job if "job" in kind.__struct_fields__ else None
+
+    def _note_job(self, now: float, message: Any, heard: bool) -> None:
+        if not is_traced(message.job, self._share):
+            return
+        # Between servers the "job" of a probe numbers an exchange.
+        if isinstance(message, (Probe, ProbeReply)) and max(message.sender, message.to) < self._servers:
+            return
+        self._write(message.job, now, message, heard)
+
+    def _note_exchange(self, now: float, message: Any, heard: bool) -> None:
+        key = message.exchange, message.to if heard else message.sender
+        if isinstance(message, _AHEAD):
+            self._ahead.setdefault(key, []).append((now, message, heard))
+            return
+        ahead = self._ahead.pop(key, [])
+        if isinstance(message, Transfer):
+            for job in sorted({task.job for task in message.tasks if is_traced(task.job, self._share)}):
+                for time, earlier, was_heard in ahead:
+                    self._write(job, time, earlier, was_heard)
+                self._write(job, now, message, heard)
+
+    def _note_copy(self, now: float, message: Any, heard: bool) -> None:
+        """Note a message about a copy, which names the job only in Serve."""
+        if isinstance(message, Serve):
+            if is_traced(message.job, self._share):
+                copies = self._copies.setdefault(message.to, deque(maxlen=_COPIES_PER_SERVER))
+                if (message.copy, message.job) not in copies:
+                    copies.append((message.copy, message.job))
+                self._write(message.job, now, message, heard)
+            return
+        for server in (message.sender, message.to):
+            for copy, job in self._copies.get(server, ()):
+                if copy == message.copy:
+                    self._write(job, now, message, heard)
+                    return
+
+    def _write(self, job: int, now: float, message: Message, heard: bool) -> None:
+        details = {name: value for name, value in msgspec.structs.asdict(message).items() if name not in _NOT_DETAILS}
+        if isinstance(message, Transfer):
+            details["tasks"] = [task.task for task in message.tasks if task.job == job]
+        text = msgspec.json.encode(details).decode()
+        self.events.append(TraceEvent(job, now, heard, kind_name(type(message)), message.sender, message.to, text))

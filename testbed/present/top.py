@@ -1,0 +1,152 @@
+"""How a cluster is doing, in a terminal: the snapshot that the live page draws, as text."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from testbed.cluster.snapshot import Snapshot
+from testbed.present.live import Lines, Silent
+from testbed.runs.tables import KINDS, new_table, number, signed_percent
+
+BARS = " ▁▂▃▄▅▆▇█"
+MOMENTS = 60  # of the number in system
+SECONDS = 1.0  # between two pictures
+
+
+def watch(console: Console) -> Silent:
+    """Return what shows snapshots: a picture that is drawn again and again, or lines where there is no terminal."""
+    return Picture(console) if console.is_terminal else Lines(console)
+
+
+class Picture(Silent):
+    """A picture of the last snapshot; use it in a ``with`` statement."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, screen=True)
+        self._numbers: deque[int] = deque(maxlen=MOMENTS)
+        self._next = 0.0
+        self._last: RenderableType | None = None
+
+    def __enter__(self) -> Picture:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+        if self._last is not None:  # the terminal is again as it was before
+            self._console.print(self._last)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw it, if the last picture is old enough."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + SECONDS
+            self._numbers.append(snapshot.in_system)
+            self._last = picture(snapshot, list(self._numbers), self._console.width)
+            self._live.update(self._last, refresh=True)
+
+
+def picture(snapshot: Snapshot, numbers: list[int], width: int) -> RenderableType:
+    """Return a snapshot as text; ``numbers`` in system, of the last moments; ``width`` in characters."""
+    parts: list[RenderableType] = [_heading(snapshot), _figures(snapshot), _verdict(snapshot)]
+    if numbers:
+        parts.append(Text(f"in system, lately: {sparkline(numbers)}  {min(numbers)} to {max(numbers)}"))
+    if snapshot.queue_lengths:
+        parts.append(_queues(snapshot.queue_lengths, width))
+    moved = [f"{name} {count:,}" for name, count in snapshot.counters.items() if count]
+    if moved:
+        parts.append(Text(f"counted: {', '.join(moved)}"))
+    if snapshot.processes:
+        parts.append(_processes(snapshot))
+    parts += [Text(f"! {incident}", style="yellow") for incident in snapshot.incidents[-5:]]
+    return Group(*parts)
+
+
+def _heading(snapshot: Snapshot) -> Text:
+    until = "" if snapshot.horizon is None else f" of {snapshot.horizon:.0f}"
+    bound = "" if snapshot.theory is None else f" (stability bound {snapshot.theory.stability_bound:.3g})"
+    return Text.assemble(
+        (f"{snapshot.scenario}: {snapshot.name}", "bold"),
+        f"  {snapshot.servers} servers, load {snapshot.load:.3g}{bound}, time {snapshot.time:.0f}{until} units of "
+        f"{1000 * snapshot.time_unit_seconds:g} ms",
+    )
+
+
+def _figures(snapshot: Snapshot) -> Table:
+    table = new_table("")
+    for heading in ("", "mean", "±", "p50", "p99", "p99.9", "jobs"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    table.title = None
+    named = (
+        (f"since {snapshot.since:.0f}", snapshot.responses),
+        (f"last {snapshot.recent_seconds:.0f} s", snapshot.recent),
+    )
+    for name, responses in named:
+        quantiles = (number(responses.quantile(p), 2) for p in (0.5, 0.99, 0.999))
+        mean, half_width = number(responses.mean), number(responses.half_width, 2)
+        table.add_row(f"response time {name}", mean, half_width, *quantiles, f"{responses.count:,}")
+    theory = snapshot.theory
+    if theory is not None and theory.mean is not None and theory.kind is not None:
+        quantiles = (number(theory.quantiles.get(p), 2) for p in (0.5, 0.99, 0.999))
+        table.add_row(f"theory ({KINDS.get(theory.kind, theory.kind)})", number(theory.mean), "", *quantiles, "")
+        if snapshot.responses.mean is not None:
+            table.add_row("against it", signed_percent(snapshot.responses.mean / theory.mean - 1), "", "", "", "", "")
+    table.caption = (
+        f"{snapshot.jobs_per_second:,.0f} jobs/s, {snapshot.in_system} in system, "
+        f"{number(snapshot.probes_per_job, 2)} probes and {number(snapshot.messages_per_job, 2)} messages a job"
+    )
+    return table
+
+
+def _queues(lengths: list[int], width: int) -> Text:
+    """Return a bar for each server, or one for some neighbours so that all fit into two lines."""
+    room = max(20, 2 * width)
+    share = -(-len(lengths) // room)
+    groups = [lengths[i : i + share] for i in range(0, len(lengths), share)]
+    each = "" if share == 1 else f" (a bar for each {share})"
+    idle = sum(length == 0 for length in lengths)
+    bars = sparkline([sum(group) / len(group) for group in groups])
+    return Text(f"queues of the servers{each}: {idle} idle, the longest {max(lengths)}\n{bars}")
+
+
+def sparkline(values: list[int] | list[float]) -> str:
+    """Return a bar for each value, as high as it is beside the largest; a blank is zero, and nothing else is."""
+    most = max(values, default=0)
+    if most <= 0:
+        return BARS[0] * len(values)
+    steps = len(BARS) - 1
+    return "".join(BARS[0 if value <= 0 else max(1, round(steps * value / most))] for value in values)
+
+
+def _verdict(snapshot: Snapshot) -> Text:
+    failed = [check for check in snapshot.checks if not check.passed]
+    passed = len(snapshot.checks) - len(failed)
+    if not failed:
+        return Text(f"✔ valid so far: {passed} checks passed", style="green")
+    reasons = "".join(f"\n  {check.name} {check.figure} (limit {check.limit}): {check.explanation}" for check in failed)
+    return Text(f"✘ suspect: {len(failed)} of {len(snapshot.checks)} checks failed{reasons}", style="bold yellow")
+
+
+def _processes(snapshot: Snapshot) -> Table:
+    table = new_table("")
+    table.title = None
+    for heading in ("process", "pid", "state", "restarts", "CPU", "timers late p50", "p99"):
+        table.add_column(heading, justify="left" if heading in ("process", "state") else "right")
+    for process in snapshot.processes:
+        table.add_row(
+            process.name,
+            str(process.pid),
+            "runs" if process.alive else "[bold red]gone[/]",
+            str(process.restarts),
+            f"{process.cpu_share:.0%}",
+            f"{1000 * process.lateness_p50:.2f} ms",
+            f"{1000 * process.lateness_p99:.2f} ms",
+        )
+    return table

@@ -1,0 +1,72 @@
+"""What a scenario asks for in numbers that a run can be held against."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dispatchers.registry import policies
+from testbed.measure.checks import Nominal
+from testbed.measure.copies import NominalPool
+from testbed.runtime.build import has_copies
+from testbed.theory.cluster_model import ClusterModel
+from testbed.theory.pools import pool_requirements
+from testbed.theory.predict import stability_bound
+from testbed.theory.relaxation import relaxation_time
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+
+def nominal(scenario: Scenario) -> Nominal:
+    """Return what the scenario asks for, as the verdict compares it with what happened."""
+    workload = scenario.workload
+    gaps = workload.arrivals.gap_distribution(scenario.rate)
+    kinds = workload.types
+    delay = scenario.cluster.message_delay
+    per_pool = [[kind.speed.get(pool.name, 1.0) for kind in kinds] for pool in scenario.cluster.pools]
+    policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
+    # Where a job may move, be copied, or not be served at all its sizes alone don't say how much service it gets.
+    stays = scenario.threshold is None and policy.copies(parameters) == 1
+    by_sizes = stays and all(all(speeds) for speeds in per_pool)
+    same = by_sizes and all(speeds == per_pool[0] for speeds in per_pool)
+    slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True) if speed]
+    size_mean, size_second = scenario.mean_size, workload.size.second_moment
+    recorded = scenario.recorded_sizes
+    if recorded is not None:
+        size_second = float(np.mean(recorded**2))
+    dispersion = gaps.scv if gaps is not None else None
+    # The types' speeds are those of all tasks of a job together: work = slowness * (sum of K sizes).
+    numbers = workload.task_numbers
+    mean = sum(p * s for p, s in slowness) * scenario.mean_work
+    variance = numbers.mean * (size_second - size_mean**2 + size_mean**2 * numbers.mean * numbers.scv)
+    second = sum(p * s * s for p, s in slowness) * (variance + scenario.mean_work**2)
+    probes = sum(
+        share * policy.mean_probes(parameters, scenario.servers, int(tasks))
+        for tasks, share in zip(*numbers.probabilities(), strict=True)
+    )
+    pools: list[NominalPool] = []
+    if has_copies(scenario):
+        known = pool_requirements(scenario)
+        requirements: Sequence[float | None] = [None] * len(scenario.pools) if known is None else known
+        carries_over = scenario.threshold is not None and scenario.threshold.carry_over
+        pools = [
+            NominalPool(pool.name, pool.servers, requirement, carries_over)
+            for pool, requirement in zip(scenario.pools, requirements, strict=True)
+        ]
+    return Nominal(
+        servers=scenario.servers,
+        rate=scenario.rate,
+        load=scenario.rate * mean / scenario.servers if same else None,
+        work_scv=second / mean**2 - 1.0 if by_sizes else math.inf,
+        probes_per_task=float(probes / numbers.mean),
+        gap_cdf=gaps.cdf if gaps is not None and gaps.continuous else None,
+        arrival_dispersion=dispersion,
+        message_delay=delay if isinstance(delay, (int, float)) else delay.mean,
+        stable=stability_bound(scenario).stable,
+        pools=pools,
+        relaxation_time=relaxation_time(ClusterModel.of(scenario), size_mean, size_second, dispersion),
+    )

@@ -1,0 +1,294 @@
+"""The agents of a scenario, built the same way for both runtimes.
+
+Servers have addresses 0..N-1 in the order of the pools, dispatchers N..N+D-1, and the agent of the central queues N+D.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dispatchers.dispatcher import Dispatcher
+from dispatchers.registry import policies
+from servers.balancer import Balancer
+from servers.copy_server import CopyServer
+from servers.late_binding_server import ReservingServer
+from servers.pool_server import PoolServer
+from servers.server import Server
+from servers.slot_reserving_server import HoldingServer
+from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
+from testbed.core.agent import Environment, Timer
+from testbed.core.records import CopyRecords, JobRecords, Occupancy, TaskRecords
+from testbed.core.streams import generator
+from testbed.core.trace_recorder import TraceRecorder
+from testbed.runtime.central_queues import build_knowledge, build_rational, pool_agent_address
+from testbed.runtime.delay import Delay
+from testbed.workload.distributions import Deterministic
+from testbed.workload.workload import Block, Workload
+
+if TYPE_CHECKING:
+    from testbed.scenario import Balance, Scenario
+
+SLICES = 100  # slices of the measured window in which occupancy is kept
+
+
+def build_servers(
+    env: Environment, scenario: Scenario, servers: Iterable[int], meter: Occupancy
+) -> list[Server | PoolServer]:
+    """Return the server agents at the given addresses; ``meter`` keeps how long they spend at each queue length."""
+    policy = policies()[scenario.dispatch.policy]
+    reports = policy.idle_reports
+    dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers)
+    recovers = scenario.cluster.on_failure == "redispatch"
+    wanted = set(servers)
+    kind_of_server = Server
+    if policy.reserves:
+        kind_of_server = ReservingServer
+    elif policy.copies(scenario.dispatch.parameters) > 1:
+        kind_of_server = CopyServer
+    elif holds(scenario):
+        kind_of_server = HoldingServer
+    built: list[Server | PoolServer] = []
+    address = 0
+    for pool in scenario.cluster.pools:
+        speeds = [kind.speed.get(pool.name, 1.0) for kind in scenario.workload.types]
+        for _ in range(pool.servers):
+            if address in wanted and pool.queue == "central":
+                built.append(PoolServer(env, address, speeds=speeds, meter=meter, chains=not has_delay(scenario)))
+            elif address in wanted:
+                server = kind_of_server(
+                    env,
+                    address,
+                    speeds=speeds,
+                    meter=meter,
+                    buffer=pool.buffer,
+                    idle_report_to=dispatchers if reports else (),
+                    dispatchers=dispatchers if recovers else (),
+                )
+                if scenario.balance is not None:
+                    server.attach(build_balancer(server, scenario, scenario.balance, meter))
+                built.append(server)
+            address += 1
+    meter.servers.extend(built)
+    return built
+
+
+def has_copies(scenario: Scenario) -> bool:
+    """Return whether jobs may have several copies, or visit several pools: each of them has a record then."""
+    policy = policies()[scenario.dispatch.policy]
+    return bool(scenario.central_pools) or policy.copies(scenario.dispatch.parameters) > 1
+
+
+def servers_talk(scenario: Scenario) -> bool:
+    """Return whether servers send messages to each other: where tasks move, and where copies are tied."""
+    return scenario.balance is not None or policies()[scenario.dispatch.policy].ties
+
+
+def has_tasks(scenario: Scenario) -> bool:
+    """Return whether jobs may have several tasks."""
+    return scenario.workload.task_numbers.most > 1
+
+
+def holds(scenario: Scenario) -> bool:
+    """Return whether places must be held: a job of several tasks may meet a full buffer, and is then dropped whole."""
+    return has_tasks(scenario) and any(pool.buffer is not None for pool in scenario.cluster.pools)
+
+
+def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: Occupancy) -> Balancer:
+    """Return the balancer of a server, with the triggers that the scenario asks for."""
+    balancer = Balancer(
+        server,
+        servers=scenario.servers,
+        tally=tally,
+        recovers=scenario.cluster.on_failure == "redispatch",
+        half=balance.steal == "half",
+        choices=balance.victim_choices,
+        newest=balance.moves == "newest",
+    )
+    steals, shares = balance.policy != "sharing", balance.policy != "stealing"
+    if balance.max_probes is not None:
+        if steals:
+            balancer.triggers.append(StealingWhenIdle(balancer, balance.max_probes))
+        if shares:
+            balancer.triggers.append(SharingOnArrival(balancer, balance.max_probes))
+        return balancer
+    if balance.probe_rate is None:
+        raise ValueError("overall_probe_rate must be made a probe_rate first (testbed.runs.probe_rate.calibrated)")
+    if steals:
+        balancer.triggers.append(StealingClock(balancer, balance.probe_rate))
+    if shares:
+        balancer.triggers.append(SharingClock(balancer, balance.sharing_probe_rate or balance.probe_rate))
+    return balancer
+
+
+def build_dispatcher(
+    env: Environment, scenario: Scenario, index: int, ledger: JobRecords, tasks: TaskRecords, copies: CopyRecords
+) -> Dispatcher:
+    """Return the dispatcher agent of that index."""
+    return Dispatcher(
+        env,
+        scenario.servers + index,
+        index=index,
+        servers=scenario.servers,
+        policy=policies()[scenario.dispatch.policy],
+        parameters=scenario.dispatch.parameters,
+        ledger=ledger,
+        tasks=tasks if has_tasks(scenario) else None,
+        holds=holds(scenario),
+        recovers=scenario.cluster.on_failure == "redispatch",
+        tasks_move=scenario.balance is not None,
+        pools=scenario.pools,
+        types=[kind.name for kind in scenario.workload.types],
+        copies=copies if has_copies(scenario) else None,
+        pool_agent=pool_agent_address(scenario),
+        knowledge=build_knowledge(env, scenario, index),
+        rational=build_rational(scenario),
+    )
+
+
+def build_workload(scenario: Scenario, replication: int) -> Workload:
+    """Return the scenario's jobs: the same for every policy and in both runtimes."""
+    return Workload(
+        scenario.workload.arrivals,
+        scenario.workload.size,
+        [kind.probability for kind in scenario.workload.types],
+        scenario.rate,
+        scenario.cluster.dispatchers,
+        scenario.seed,
+        replication,
+        type_names=[kind.name for kind in scenario.workload.types],
+        tasks=scenario.workload.task_numbers,
+        replicas=scenario.replicas,
+        dependence=scenario.workload.dependence,
+        pools=[pool.name for pool in scenario.central_pools],
+    )
+
+
+def has_delay(scenario: Scenario) -> bool:
+    """Return whether messages take time in the model."""
+    delay = scenario.cluster.message_delay
+    return not isinstance(delay, (int, float)) or delay > 0
+
+
+def build_delay(scenario: Scenario, replication: int, process: str) -> Delay | None:
+    """Return the extra message delay drawn by one process, or None where the scenario has none."""
+    if not has_delay(scenario):
+        return None
+    delay = scenario.cluster.message_delay
+    law = Deterministic(delay) if isinstance(delay, (int, float)) else delay
+    return Delay(law.sample, generator(scenario.seed, replication, f"message delay/{process}"))
+
+
+def build_trace(scenario: Scenario) -> TraceRecorder | None:
+    """Return what records the messages of traced jobs, or None where no job is traced."""
+    return TraceRecorder(scenario.run.traced, scenario.servers) if scenario.run.traced else None
+
+
+def expected_jobs(scenario: Scenario) -> int:
+    """Return about how many jobs arrive in a run, with room to spare; records are preallocated for that many."""
+    mean = scenario.rate * scenario.horizon
+    return int(mean + 6 * mean**0.5)
+
+
+def expected_tasks(scenario: Scenario) -> int:
+    """Return about how many records of tasks a run makes: none where a job is one task."""
+    return int(expected_jobs(scenario) * scenario.workload.task_numbers.mean) if has_tasks(scenario) else 0
+
+
+def expected_copies(scenario: Scenario) -> int:
+    """Return about how many records of copies a run makes: none where jobs have no copies."""
+    return int(expected_jobs(scenario) * scenario.replicas) if has_copies(scenario) else 0
+
+
+def slice_edges(scenario: Scenario) -> list[float]:
+    """Return the boundaries of the occupancy slices: SLICES in the measured window, equally wide ones before it."""
+    horizon = scenario.horizon
+    duration = scenario.run.duration
+    before = round((horizon - duration) / duration * SLICES)
+    head = np.linspace(0.0, horizon - duration, before + 1)[:-1] if before or horizon > duration else np.empty(0)
+    return [*head.tolist(), *np.linspace(horizon - duration, horizon, SLICES + 1).tolist()]
+
+
+class Source:
+    """The arrivals of one dispatcher: an open loop that hands over each job at its intended arrival time.
+
+    The next arrival never waits for the cluster. A late process hands jobs over late, with their intended times.
+    """
+
+    def __init__(self, env: Environment, dispatcher: Dispatcher, blocks: Iterable[Block], until: float) -> None:
+        self._env = env
+        self._arrive = dispatcher.arrive
+        self._until = until
+        self._blocks = blocks
+        self._jobs: Iterator[tuple[int, float, int, Sequence[float]]] = iter(())
+        self._job: tuple[int, float, int, Sequence[float]] | None = None
+        self._time: Callable[[float], float] | None = None
+        self._timer = Timer(lambda: None)
+        self.ended = False
+
+    @staticmethod
+    def _unroll(blocks: Iterable[Block], since: float) -> Iterator[tuple[int, float, int, Sequence[float]]]:
+        for block in blocks:
+            if block.arrival[0] < since:
+                block = block.take(block.arrival >= since)
+            yield from zip(block.job.tolist(), block.arrival.tolist(), block.kind.tolist(), block.sizes(), strict=True)
+
+    def start(self, since: float = 0.0) -> None:
+        """Schedule the first arrival, leaving out all that come before ``since``, a time of the workload."""
+        self._jobs = self._unroll(self._blocks, since)
+        self._schedule()
+
+    def stop(self) -> None:
+        """Let no further job arrive."""
+        self.ended = True
+
+    def change_pace(self, time: Callable[[float], float]) -> None:
+        """From now on have what arrives at t in the workload arrive at ``time(t)``, which must not be past."""
+        self._time = time
+        if self._job is not None and not self.ended:
+            self._timer.cancel()
+            self._timer = self._env.call_at(time(self._job[1]), self._hand_over)
+
+    @property
+    def next_job(self) -> int | None:
+        """The number of the job that comes next; None when no more come."""
+        return self._job[0] if self._job is not None else None
+
+    def _schedule(self) -> None:
+        job = self._job = next(self._jobs, None)
+        if job is None or job[1] >= self._until:
+            self.ended = True
+        else:
+            when = job[1] if self._time is None else self._time(job[1])
+            self._timer = self._env.call_at(when, self._hand_over)
+
+    def _hand_over(self) -> None:
+        job = self._job
+        if self.ended or job is None:
+            return
+        self._arrive(job[0], job[2], job[3])
+        self._schedule()
+
+
+def slice_forever(env: Environment, occupancy: Occupancy, width: float, since: float) -> None:
+    """Have ``occupancy`` close a slice at each multiple of ``width`` from ``since`` on, for ever."""
+
+    def close(number: int) -> None:
+        occupancy.close_slice(number * width)
+        env.call_at((number + 1) * width, lambda: close(number + 1))
+
+    first = math.ceil(since / width)
+    env.call_at(first * width, lambda: close(first))
+
+
+def schedule_slices(env: Environment, occupancy: Occupancy, edges: list[float]) -> None:
+    """Have ``occupancy`` close its slices at ``edges``."""
+
+    def at(edge: float) -> Callable[[], None]:
+        return lambda: occupancy.close_slice(edge)
+
+    for edge in edges:
+        env.call_at(edge, at(edge))

@@ -1,0 +1,1 @@
+"""Many runs as one piece of work: sweeps, validation, reproduction."""

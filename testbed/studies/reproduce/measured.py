@@ -1,0 +1,57 @@
+"""What studies read off a run: means over the jobs of its measured window, and time averages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.core.records import COMPLETED, Measurements
+from testbed.measure.statistics import time_average_queue_length
+from testbed.measure.summary import measured_window
+
+if TYPE_CHECKING:
+    from testbed.scenario import Scenario
+
+Column = npt.NDArray[np.float64]
+
+
+def completed_jobs(scenario: Scenario, measurements: Measurements, *names: str) -> tuple[Column, ...]:
+    """Return columns (testbed.core.records.COLUMNS) of the jobs that arrived in the window and were completed."""
+    start, stop = measured_window(measurements, scenario.run.warmup, scenario.horizon)
+    columns: Mapping[str, npt.NDArray[Any]] = measurements.columns
+    arrival = columns["arrival"]
+    mine = (arrival >= start) & (arrival < stop) & (columns["outcome"] == COMPLETED)
+    return tuple(columns[name][mine].astype(np.float64) for name in names)
+
+
+def relative_queueing_delay(scenario: Scenario, measurements: Measurements) -> float:
+    """Return E[T - T*] / E[T*]: the mean queueing delay over the mean inherent delay."""
+    response, inherent = completed_jobs(scenario, measurements, "response", "inherent")
+    return float((response - inherent).mean() / inherent.mean())
+
+
+def mean_response_time(scenario: Scenario, measurements: Measurements) -> float:
+    """Return E[T], in time units."""
+    (response,) = completed_jobs(scenario, measurements, "response")
+    return float(response.mean())
+
+
+def queue_length_tail(scenario: Scenario, measurements: Measurements, length: int) -> float:
+    """Return the time-averaged share of servers with at least so many tasks, the one in service included."""
+    window = measured_window(measurements, scenario.run.warmup, scenario.horizon)
+    shares = time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window).probabilities
+    return float(sum(shares[length:]))
+
+
+def utilisation(scenario: Scenario, measurements: Measurements) -> float:
+    """Return the share of server-time in the window in which servers were busy."""
+    return queue_length_tail(scenario, measurements, 1)
+
+
+def probes_per_task(scenario: Scenario, measurements: Measurements) -> float:
+    """Return the probes sent for the jobs of the window, per task of theirs."""
+    probes, tasks = completed_jobs(scenario, measurements, "probes", "tasks")
+    return float(probes.sum() / tasks.sum())

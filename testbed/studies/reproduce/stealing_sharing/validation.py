@@ -1,0 +1,109 @@
+"""How exact the mean field is for a thousand servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from testbed.studies.reproduce.measured import mean_response_time, utilisation
+from testbed.studies.reproduce.plots import curves
+from testbed.studies.reproduce.stealing_sharing.settings import SIZES, balanced
+from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Settings, Study
+from testbed.theory.stealing_sharing import mean_field
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from testbed.core.records import Measurements
+    from testbed.scenario import Scenario
+
+SERVERS = 1000
+NAMES = {0.2: "Erlang-5", 5.0: "H2(5, 0.5)", 25.0: "H2(25, 0.5)"}
+#: Cases that settle soon.
+QUICK = ((0.8, 0.2, 2.5), (0.8, 5.0, 10.0))
+RESPONSE, ERROR = "mean_response_time", "excess"
+
+
+class Validation(Study):
+    """27 cases of the mean field, against its own cluster."""
+
+    name = "stealing-sharing-validation"
+    paper = STEALING_SHARING
+    shows = (
+        "27 cases of the mean field against N = 1000 servers: loads 0.5, 0.8, 0.9 by SCV 1/5, 5, 25 by probe rates 1, "
+        "2.5, 10 (the validation table). At equal probe rate stealing and sharing are the same chain; here "
+        "servers steal"
+    )
+    takes = "25 minutes"
+    columns: ClassVar = {
+        "load": "load",
+        "scv": "squared coefficient of variation of the sizes: Erlang-5, or hyperexponential with f = 1/2",
+        "probe_rate": "r, probes per time unit of an idle server",
+    }
+    quantities: ClassVar = {
+        RESPONSE: "E[T] in mean sizes; theory: the mean field",
+        ERROR: "(E[T] of 1000 servers - mean field)/mean field in percent; theory: what the 1/N correction predicts",
+        "utilisation": "share of the servers' time in which they were busy; its mean is the load",
+    }
+    tabulated = (RESPONSE, ERROR)
+    controls: ClassVar = {RESPONSE: ("utilisation", "load"), ERROR: ("utilisation", "load")}
+
+    def points(self, quick: bool) -> list[Point]:
+        """Return the 27 cases."""
+        return [
+            Point(
+                {"load": load, "scv": scv, "probe_rate": rate},
+                twin=_scenario(load, scv, rate, quick) if not quick or (load, scv, rate) in QUICK else None,
+            )
+            for load in (0.5, 0.8, 0.9)
+            for scv in NAMES
+            for rate in (1.0, 2.5, 10.0)
+        ]
+
+    def theory(self, settings: Settings) -> dict[str, float]:
+        """Return the mean field's mean response time, and the 1/N correction's error in percent."""
+        load, rate = float(settings["load"]), float(settings["probe_rate"])
+        found = mean_field(load, SIZES[NAMES[float(settings["scv"])]], rate)
+        correction = found.finite_size_correction().mean_response_time / SERVERS
+        return {RESPONSE: found.mean_response_time, ERROR: 100 * correction / found.mean_response_time}
+
+    def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
+        """Return the mean response time, by how much it exceeds the mean field's, and the utilisation."""
+        response = mean_response_time(scenario, measurements)
+        limit = mean_field(
+            float(settings["load"]), SIZES[NAMES[float(settings["scv"])]], float(settings["probe_rate"])
+        ).mean_response_time
+        return {
+            RESPONSE: response,
+            ERROR: 100 * (response / limit - 1),
+            "utilisation": utilisation(scenario, measurements),
+        }
+
+    def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
+        """Return the error against the probe rate."""
+        figure = curves(
+            rows,
+            ERROR,
+            x="probe_rate",
+            by=("scv",),
+            panel="load",
+            log_x=True,
+            label=lambda settings: f"SCV {settings['scv']}",
+            x_label="probe rate r (per idle server and time unit)",
+            y_label="E[T] above the mean field (%)",
+            caption=f"N = {SERVERS} servers (quick: 200), Poisson arrivals. Theory: the 1/N correction of the mean "
+            "field.",
+        )
+        return {"excess": figure}
+
+
+def _scenario(load: float, scv: float, rate: float, quick: bool) -> Scenario:
+    return balanced(
+        servers=200 if quick else SERVERS,
+        load=load,
+        size=SIZES[NAMES[scv]],
+        policy="stealing",
+        probe_rate=rate,
+        shortest=60.0 if quick else 150.0,
+        replications=3 if quick else 5,
+    )

@@ -1,0 +1,192 @@
+"""The folder of a sweep, from which an interrupted one goes on.
+
+scenario.toml      the resolved scenario
+sweep.json         where it runs, the target, and a digest of the scenario
+runs.jsonl         a line per finished run: point, variant, replication and summaries (testbed.measure.summary)
+sweep.parquet      the results as one table (testbed.studies.sweep.table), written when the sweep ends or is interrupted
+sweep.csv          the same
+environment.json   versions, cores, when, how long
+
+A run is finished when its line is there, with its end. The line is written in one piece and synchronised with the disk:
+a process that is killed leaves it out or, at worst, cut off, and a line that is cut off is taken away on resuming. The
+file is locked while a sweep is at work, so that two can't do the same runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import BinaryIO, Self
+
+import msgspec
+
+from testbed.runs.run_folder import OutputError, make_folder, replace_file, require_schema, write_environment
+from testbed.scenario import Scenario, ScenarioError, load, resolved
+from testbed.studies.sweep.plan import FinishedRun, Goal, Plan, RunKey
+
+SCHEMA = 1
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    schema: int = SCHEMA
+    scenario: str  # digest of scenario.toml
+    goal: Goal
+
+
+class SweepFolder:
+    """A folder that is open for one sweep, and the runs that it holds."""
+
+    def __init__(self, path: Path, scenario: Scenario, goal: Goal) -> None:
+        """Open a folder, and lock it. Raises OutputError when it is open already."""
+        self.path = path
+        self.scenario = scenario
+        self.goal = goal
+        self.runs: dict[RunKey, FinishedRun] = {}
+        self._started = time.time()
+        self._log = self._open()
+
+    @classmethod
+    def create(cls, scenario: Scenario, goal: Goal, parent: Path) -> Self:
+        """Make a new folder in ``parent``. Raises OutputError."""
+        path = make_folder(parent, scenario.name)
+        text = resolved(scenario)
+        (path / "scenario.toml").write_text(text, encoding="utf-8")
+        write_environment(path, time.time(), None)
+        # Last, since this makes it the folder of a sweep.
+        _write_header(path, _Header(scenario=_digest(text), goal=goal))
+        return cls(path, scenario, goal)
+
+    @classmethod
+    def resume(cls, path: Path, scenario: Scenario | None = None) -> Self:
+        """Open the folder of an interrupted sweep, with its finished runs.
+
+        ``scenario``: what the caller takes it for a sweep of. Raises OutputError when the folder holds no sweep, or one
+        of another scenario.
+        """
+        header = _read_header(path)
+        try:
+            found = load(path / "scenario.toml")
+        except ScenarioError as error:
+            raise OutputError(str(error)) from None
+        if _digest(resolved(found)) != header.scenario:
+            raise OutputError(
+                f"{path / 'scenario.toml'}: was changed since the sweep began, whose finished runs are of what it was; "
+                "undo the change, or begin a new sweep"
+            )
+        if scenario is not None and _digest(resolved(scenario)) != header.scenario:
+            raise OutputError(
+                f"{path}: holds a sweep of another scenario, or of this one before it was changed (its own is in "
+                "scenario.toml there); begin a new sweep, or give --resume alone to go on with that one"
+            )
+        return cls(path, found, header.goal)
+
+    def change_goal(self, goal: Goal) -> None:
+        """Go on for another target or budget. Raises OutputError for other places: runs on them would be missing."""
+        if goal.on != self.goal.on:
+            raise OutputError(
+                f"{self.path}: the sweep runs on {','.join(self.goal.on)}, not on {','.join(goal.on)}; begin a new one"
+            )
+        self.goal = goal
+        _write_header(self.path, _Header(scenario=_digest(resolved(self.scenario)), goal=goal))
+
+    def _open(self) -> BinaryIO:
+        try:
+            log = (self.path / "runs.jsonl").open("a+b", buffering=0)
+        except OSError as error:
+            raise OutputError(f"{self.path / 'runs.jsonl'}: {error.strerror}") from None
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            log.close()
+            raise OutputError(f"{self.path}: another process is at work on this sweep; wait for it") from None
+        try:
+            log.seek(0)
+            text = log.read()
+            os.ftruncate(log.fileno(), _whole(text))
+            self.runs = _decoded(text[: _whole(text)], self.path / "runs.jsonl", self.scenario, self.goal)
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    def add(self, run: FinishedRun) -> None:
+        """Save a finished run, for good. Raises OutputError when the disk is full."""
+        line = msgspec.json.encode(run) + b"\n"
+        size = os.fstat(self._log.fileno()).st_size
+        try:
+            written = self._log.write(line)
+            if written != len(line):
+                os.ftruncate(self._log.fileno(), size)
+                raise OSError(0, "no room for a whole line")
+            os.fsync(self._log.fileno())
+        except OSError as error:
+            raise OutputError(
+                f"{self.path / 'runs.jsonl'}: {error.strerror}; make room and go on with --resume"
+            ) from None
+        self.runs[run.key] = run
+
+    def close(self) -> None:
+        """Unlock the folder."""
+        write_environment(self.path, self._started, time.time() - self._started)
+        self._log.close()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write_header(path: Path, header: _Header) -> None:
+    replace_file(path / "sweep.json", msgspec.json.format(msgspec.json.encode(header), indent=2))
+
+
+def _read_header(path: Path) -> _Header:
+    file = path / "sweep.json"
+    try:
+        text = file.read_bytes()
+        remedy = "go on with that version, or begin a new sweep"
+        require_schema(file, text, SCHEMA, unnumbered=SCHEMA, remedy=remedy)
+        return msgspec.json.decode(text, type=_Header)
+    except FileNotFoundError:
+        raise OutputError(f"{path}: not the folder of a sweep (it has no sweep.json)") from None
+    except OSError as error:
+        raise OutputError(f"{file}: {error.strerror}") from None
+    except ValueError as error:
+        raise OutputError(f"{file}: not what a sweep writes ({error})") from None
+
+
+def _decoded(text: bytes, path: Path, scenario: Scenario, goal: Goal) -> dict[RunKey, FinishedRun]:
+    runs: dict[RunKey, FinishedRun] = {}
+    if not text:
+        return runs
+    plan = Plan(scenario, goal)
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            run = msgspec.json.decode(line, type=FinishedRun)
+        except ValueError as error:
+            raise OutputError(
+                f"{path}: line {number} is not a finished run ({error}); remove the line, and the run is made again"
+            ) from None
+        if not plan.can_have(run.key):
+            raise OutputError(
+                f"{path}: line {number} is not of a run of this sweep ({run.key}); remove the line, and what is "
+                "missing is made again"
+            )
+        runs[run.key] = run
+    return runs
+
+
+def read_sweep(path: Path) -> tuple[Scenario, Goal, dict[RunKey, FinishedRun]]:
+    """Return what the folder of a sweep holds, also while one is at work. Raises OutputError or ScenarioError."""
+    header = _read_header(path)
+    log = path / "runs.jsonl"
+    text = log.read_bytes() if log.exists() else b""
+    scenario = load(path / "scenario.toml")
+    return scenario, header.goal, _decoded(text[: _whole(text)], log, scenario, header.goal)
+
+
+def _whole(text: bytes) -> int:
+    """Return the length of the lines that have their end."""
+    return text.rfind(b"\n") + 1
