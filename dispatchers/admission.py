@@ -2,7 +2,7 @@
 
 The dispatcher chooses a pool, and the pool agent (servers.pool_agent) does all the rest: queues, thresholds, replicas
 and cancellations, and dispatching again what dies with servers. One ``CopyEnded`` comes for each copy of a job, and
-``Left`` when the job is done, with some of the former perhaps still to come (dispatchers.awaiting_cancellation).
+``JobDone`` when the job is done, with some of the former perhaps still to come (dispatchers.awaiting_cancellation).
 
 Beside pools with central queues there may be others, whose servers have queues of their own. The copies' records are
 of all jobs, so that what is computed from them is right for every pool: a job of such a server is one copy, which wins
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from dispatchers.awaiting_cancellation import Closing
 from testbed.core.copy_life import DIED, NOT_CANCELLED, WON
-from testbed.core.messages import CopyEnded, Done, Enter, Left
+from testbed.core.messages import Admit, CopyEnded, Done, JobDone
 from testbed.core.records import CopyRecord
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Entering:
         if ticket.at:  # dispatched again: it is not at the dead server any more
             ticket.at, ticket.again = [], ()
         dispatcher.env.send(
-            Enter(
+            Admit(
                 self._pool_agent,
                 dispatcher.address,
                 job,
@@ -70,22 +70,22 @@ class Entering:
             copy.delay,
         )
 
-    def on_left(self, left: Left) -> None:
+    def on_job_done(self, done: JobDone) -> None:
         """Note that a job is done."""
         dispatcher = self._dispatcher
-        ticket = dispatcher.in_system.pop(left.job, None)
+        ticket = dispatcher.in_system.pop(done.job, None)
         if ticket is None:
             dispatcher.done_twice += 1
             return
         self.closing.job_done(
-            left.job,
+            done.job,
             ticket,
-            server=left.server,
-            wait=left.wait,
-            service=left.service,
+            server=done.server,
+            wait=done.wait,
+            service=done.service,
             position=0,
-            lateness=left.lateness,
-            copies=left.copies,
+            lateness=done.lateness,
+            copies=done.copies,
         )
 
     # --- jobs of servers with queues of their own ---

@@ -25,16 +25,16 @@ from testbed.core.messages import (
     Done,
     Dropped,
     Fetch,
-    Full,
-    Held,
     Idle,
-    Left,
+    JobDone,
     Message,
     Moved,
-    Noticed,
+    PeerDown,
     Probe,
     ProbeReply,
     Reserve,
+    SlotsRefused,
+    SlotsReserved,
     Started,
 )
 from testbed.core.placed_pool import PlacedPool
@@ -124,18 +124,18 @@ class Dispatcher(Agent):
             # Replaced on this object alone, so that jobs that need no holding pay nothing for it; mypy wants methods
             # left alone.
             self.assign = self.holding.assign  # type: ignore[method-assign]
-            self.handlers[Held] = self.holding.on_held
-            self.handlers[Full] = self.holding.on_full
+            self.handlers[SlotsReserved] = self.holding.on_slots_reserved
+            self.handlers[SlotsRefused] = self.holding.on_slots_refused
         self.recovery = Recovery(self, tasks_move) if recovers else None
         if self.recovery is not None:
-            self.handlers[Noticed] = self.recovery.on_noticed
+            self.handlers[PeerDown] = self.recovery.on_peer_down
         self.knowledge = knowledge
         self.entering: Entering | None = None
         self.copying: Copying | None = None
         if copies is not None and pool_agent is not None:
             self.entering = Entering(self, copies, pool_agent)
             self.handlers[CopyEnded] = self.entering.on_copy_ended
-            self.handlers[Left] = self.entering.on_left
+            self.handlers[JobDone] = self.entering.on_job_done
             self.handlers[Done] = self.entering.on_done
         if copies is not None and policy.copies(parameters) > 1:
             first_of_pool = [pool.first for pool in self.pools]

@@ -3,10 +3,10 @@
 A dispatcher knows of each task the server where it is, as far as it has been told. It learns of a death when its
 connection ends, but must not dispatch again what it believes to be there: a waiting task may just have been stolen, its
 new server may tell so any moment, and then it would be served twice. So it waits until every server that is left has
-said ``Noticed``, which each does when its own connection to the dead has ended, after all that it has to tell:
+said ``PeerDown``, which each does when its own connection to the dead has ended, after all that it has to tell:
 
 * a server that has got a task tells so at once (``Moved``). Messages between two agents keep their order, so whatever
-  it got from the dead is known before its ``Noticed``;
+  it got from the dead is known before its ``PeerDown``;
 * a server that has sent a task away tells so as well, when the other has received it or has died. Else a task that died
   with a server whose own word was cut off would stay where it was before, and never be missed.
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
-from testbed.core.messages import Assign, Noticed, ProbeReply
+from testbed.core.messages import Assign, PeerDown, ProbeReply
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
@@ -82,14 +82,14 @@ class Recovery:
             for policy in self._dispatcher.policies:
                 policy.on_found(servers[0], servers[-1])
 
-    def on_noticed(self, noticed: Noticed) -> None:
-        """Note that ``noticed.sender`` will hear no more from the dead."""
-        group = noticed.first, noticed.last
+    def on_peer_down(self, notice: PeerDown) -> None:
+        """Note that ``notice.sender`` will hear no more from the dead."""
+        group = notice.first, notice.last
         if group in self._awaited:
-            self._awaited[group].discard(noticed.sender)
+            self._awaited[group].discard(notice.sender)
             self._recover()
         else:  # the dead may still have something to say to this dispatcher
-            self._early.setdefault(group, set()).add(noticed.sender)
+            self._early.setdefault(group, set()).add(notice.sender)
 
     # --- what the dispatcher does with these instead of its own methods, once a server has died ---
 

@@ -1,15 +1,15 @@
 """Placing a job of several tasks whole or not at all, where servers have finite buffers.
 
 A job one of whose tasks meets a full buffer is dropped, and nothing of it is served (Weng and Wang 2021). Between the
-probes and the tasks of one dispatcher another may take the last places, so the dispatcher first has all places *held*:
+probes and the tasks of one dispatcher another may take the last slots, so the dispatcher first *reserves* all slots:
 
-    Hold(places) to every server of the job  ->  Held or Full from each
-    all Held: Commit with each task, for the place that is held      one Full: Release to those that hold, job dropped
+    ReserveSlots to every server of the job         -> SlotsReserved or SlotsRefused from each
+    all have reserved: Commit, with each task       one has refused: ReleaseSlots to the others, the job is dropped
 
-A place that is held is not given to anyone else, and no task is sent before all are held, so that no race can end with
-half a job served. It costs one round trip more for each job and two messages more per server; and while a job that
-will be dropped has its places held, another may be dropped for want of them. Jobs of one task are placed directly: a
-single Assign is whole by itself.
+A reserved slot is not given to anyone else, and no task is sent before all slots are reserved, so that no race can end
+with half a job served. It costs one round trip more for each job and two messages more per server; and while slots are
+reserved for a job that will be dropped, another may be dropped for want of them. Jobs of one task are placed directly:
+a single Assign is whole by itself.
 
 A task that is dispatched again after a server has died is placed directly too; if it meets a full buffer then, its job
 counts as dropped though other tasks of it were served.
@@ -21,21 +21,21 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from testbed.core.messages import Full, Held, Hold, Release
+from testbed.core.messages import ReleaseSlots, ReserveSlots, SlotsRefused, SlotsReserved
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
 
 
 class _Places:
-    """Of a job: the places that are asked for, by server in the order of asking, and those that are held."""
+    """The slots that are asked for a job, by server in the order of asking, and those that are reserved."""
 
-    __slots__ = ("asked", "held", "refused", "unanswered")
+    __slots__ = ("asked", "refused", "reserved", "unanswered")
 
     def __init__(self) -> None:
         self.asked: defaultdict[int, deque[int]] = defaultdict(deque)
         self.unanswered = 0
-        self.held: Counter[int] = Counter()
+        self.reserved: Counter[int] = Counter()
         self.refused = False
 
 
@@ -65,20 +65,20 @@ class Holding:
         asked = self._open[job]
         asked.asked[server].append(places)
         asked.unanswered += 1
-        dispatcher.env.send(Hold(server, dispatcher.address, job, places))
+        dispatcher.env.send(ReserveSlots(server, dispatcher.address, job, places))
 
-    def on_held(self, held: Held) -> None:
-        """Note that a server holds the places."""
-        places = self._open[held.job]
-        places.held[held.sender] += places.asked[held.sender].popleft()
-        self._answered(held.job, places)
+    def on_slots_reserved(self, reserved: SlotsReserved) -> None:
+        """Note that a server has reserved the slots."""
+        places = self._open[reserved.job]
+        places.reserved[reserved.sender] += places.asked[reserved.sender].popleft()
+        self._answered(reserved.job, places)
 
-    def on_full(self, full: Full) -> None:
-        """Note that a server is full: the job will be dropped."""
-        places = self._open[full.job]
-        places.asked[full.sender].popleft()
+    def on_slots_refused(self, refused: SlotsRefused) -> None:
+        """Note that a server has refused: the job will be dropped."""
+        places = self._open[refused.job]
+        places.asked[refused.sender].popleft()
         places.refused = True
-        self._answered(full.job, places)
+        self._answered(refused.job, places)
 
     def _answered(self, job: int, places: _Places) -> None:
         places.unanswered -= 1
@@ -92,8 +92,8 @@ class Holding:
         dispatcher = self._dispatcher
         send, address = dispatcher.env.send, dispatcher.address
         if places.refused:
-            for server, count in places.held.items():
-                send(Release(server, address, job, count))
+            for server, count in places.reserved.items():
+                send(ReleaseSlots(server, address, job, count))
             dispatcher.drop(job)
         else:
             dispatcher.commit(job)
@@ -114,7 +114,7 @@ class Holding:
                         self._ask(job, chosen, 1)
             for server in [server for server in places.asked if first <= server <= last]:
                 places.unanswered -= len(places.asked.pop(server))
-            for server in [server for server in places.held if first <= server <= last]:
-                del places.held[server]
+            for server in [server for server in places.reserved if first <= server <= last]:
+                del places.reserved[server]
             if asking:
                 self._settle(job, places)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf, nan
 
 from testbed.core.copy_life import NOT_CANCELLED, Event, State, advance
-from testbed.core.messages import Enter
+from testbed.core.messages import Admit
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class CentralPool:
 class Job:
     """A job among the pools."""
 
-    __slots__ = ("copies", "dispatcher", "done", "enter", "made", "number", "order", "past", "visited", "waited")
+    __slots__ = ("admission", "copies", "dispatcher", "done", "made", "number", "order", "past", "visited", "waited")
 
-    def __init__(self, enter: Enter, order: int) -> None:
-        self.enter = enter
-        self.number = enter.job
-        self.dispatcher = enter.sender
+    def __init__(self, admission: Admit, order: int) -> None:
+        self.admission = admission
+        self.number = admission.job
+        self.dispatcher = admission.sender
         self.order = order  # in which jobs came
         self.visited: list[int] = []  # pools, in order
         self.past = 0.0  # processing time on pools that it has left
@@ -88,7 +88,7 @@ class Copy:
     @property
     def size(self) -> float:
         """What it has to do, in time units at speed 1."""
-        return max(self.job.enter.sizes[self.pool] - self.done_work, 0.0)
+        return max(self.job.admission.sizes[self.pool] - self.done_work, 0.0)
 
     def become(self, event: Event) -> None:
         """Go on to the next state. Raises KeyError for an event that cannot happen."""
@@ -113,7 +113,7 @@ class Queue:
 
     def whole(self, copy: Copy) -> float:
         """Return the processing time that a copy needs here in all."""
-        speed = self.speeds[copy.job.enter.kind]
+        speed = self.speeds[copy.job.admission.kind]
         return copy.size / speed if speed else inf if copy.size else 0.0
 
     @property

@@ -26,7 +26,7 @@ class _Reservation:
         return self.reserve.number == cancel.number and self.reserve.sender == cancel.sender
 
 
-class ReservingServer(Server):
+class LateBindingServer(Server):
     """A server with a queue of reservations. A task's waiting time runs from the arrival of its reservation."""
 
     HANDLES: ClassVar[dict[type[Message], str]] = {**Server.HANDLES, Reserve: "on_reserve", Cancel: "on_cancel"}

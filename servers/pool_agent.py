@@ -23,7 +23,7 @@ from servers.pool_copies import PoolCopies
 from servers.thresholds import Rules, Thresholds
 from testbed.core.agent import Environment
 from testbed.core.copy_life import DIED, LOST, MET_DONE, NOT_CANCELLED, REROUTED, WON, Event, State
-from testbed.core.messages import Enter, Left, Message, Reached, Served, Stopped
+from testbed.core.messages import Admit, JobDone, Message, Reached, Served, Stopped
 
 
 class PoolAgent(PoolCopies):
@@ -33,7 +33,7 @@ class PoolAgent(PoolCopies):
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {
-        Enter: "on_enter",
+        Admit: "on_admit",
         Reached: "on_reached",
         Served: "on_served",
         Stopped: "on_stopped",
@@ -50,11 +50,11 @@ class PoolAgent(PoolCopies):
 
     # --- queues ---
 
-    def on_enter(self, enter: Enter) -> None:
+    def on_admit(self, admission: Admit) -> None:
         """Put a job at the tail of its pool's queue."""
         self._entered += 1
-        job = Job(enter, self._entered)
-        pool = self._position[enter.pool]
+        job = Job(admission, self._entered)
+        pool = self._position[admission.pool]
         instead = None if self._pools[pool].alive else self._thresholds.next_pool(pool)
         self._join(job, pool if instead is None else instead)
         self._dispatch()
@@ -219,7 +219,7 @@ class PoolAgent(PoolCopies):
         for other in list(job.copies):
             self._cancel(other)
         self.env.send(
-            Left(
+            JobDone(
                 job.dispatcher,
                 self.address,
                 job.number,

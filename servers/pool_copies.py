@@ -96,7 +96,7 @@ class PoolCopies(Agent):
                 server,
                 self.address,
                 copy.number,
-                copy.job.enter.kind,
+                copy.job.admission.kind,
                 copy.size,
                 copy.received,
                 threshold,

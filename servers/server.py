@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 from servers.balancer import Balancer
 from servers.queues import Discipline, FirstComeFirstServed
 from testbed.core.agent import Agent, Environment
-from testbed.core.messages import Assign, Done, Dropped, Idle, Message, MovedTask, Noticed, Probe, ProbeReply
+from testbed.core.messages import Assign, Done, Dropped, Idle, Message, MovedTask, PeerDown, Probe, ProbeReply
 
 
 class QueueLengthMeter(Protocol):
@@ -79,7 +79,7 @@ class Server(Agent):
         if self._balancer is not None:
             self._balancer.on_lost(first, last)
         for dispatcher in self._dispatchers:
-            self.env.send(Noticed(dispatcher, self.address, first, last))
+            self.env.send(PeerDown(dispatcher, self.address, first, last))
 
     def on_found(self, first: int, last: int) -> None:
         """Note that servers ``first`` to ``last`` are there again."""

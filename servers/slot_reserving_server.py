@@ -5,46 +5,55 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from servers.server import Server
-from testbed.core.messages import Assign, Commit, Dropped, Full, Held, Hold, Message, Release
+from testbed.core.messages import (
+    Assign,
+    Commit,
+    Dropped,
+    Message,
+    ReleaseSlots,
+    ReserveSlots,
+    SlotsRefused,
+    SlotsReserved,
+)
 
 
-class HoldingServer(Server):
-    """A server that holds places. A held place counts as taken for everyone but the task that it is held for."""
+class SlotReservingServer(Server):
+    """A server with slots that can be reserved. Only the task for which a slot is reserved can take it."""
 
     HANDLES: ClassVar[dict[type[Message], str]] = {
         **Server.HANDLES,
-        Hold: "on_hold",
-        Release: "on_release",
+        ReserveSlots: "on_reserve_slots",
+        ReleaseSlots: "on_release_slots",
         Commit: "on_commit",
     }
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.held = 0  # places
+        self.reserved = 0  # slots
 
-    def on_hold(self, hold: Hold) -> None:
-        """Hold the places if there are that many."""
-        self._use_report(hold.sender)
-        if self.queue_length + self.held + hold.places <= self._buffer:
-            self.held += hold.places
-            self.env.send(Held(hold.sender, self.address, hold.job))
+    def on_reserve_slots(self, request: ReserveSlots) -> None:
+        """Reserve the slots if that many are free."""
+        self._use_report(request.sender)
+        if self.queue_length + self.reserved + request.slots <= self._buffer:
+            self.reserved += request.slots
+            self.env.send(SlotsReserved(request.sender, self.address, request.job))
         else:
-            self.env.send(Full(hold.sender, self.address, hold.job))
+            self.env.send(SlotsRefused(request.sender, self.address, request.job))
             self._report_if_idle()
 
-    def on_release(self, release: Release) -> None:
-        """Free the places."""
-        self.held -= release.places
+    def on_release_slots(self, release: ReleaseSlots) -> None:
+        """Free the slots."""
+        self.reserved -= release.slots
         self._report_if_idle()
 
     def on_commit(self, task: Commit) -> None:
-        """Take a task for which a place is held."""
-        self.held -= 1
+        """Take a task for which a slot is reserved."""
+        self.reserved -= 1
         super().on_assign(task)
 
     def on_assign(self, task: Assign) -> None:
-        """Take a task that comes by itself, or drop it when all places are taken or held."""
-        if self.queue_length + self.held >= self._buffer:
+        """Take a task that has no reservation, or drop it when all slots are taken or reserved."""
+        if self.queue_length + self.reserved >= self._buffer:
             self._use_report(task.sender)
             self.env.send(Dropped(task.sender, self.address, task.job, task.task))
             self._report_if_idle()

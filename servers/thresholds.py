@@ -42,7 +42,7 @@ class Thresholds:
         visit = len(job.visited) - 1
         if rules.action is None or visit >= rules.hops or not self._targets(copy):
             return inf
-        by_visit = job.enter.thresholds or (rules.by_visit[job.visited[0]] if rules.by_visit else ())
+        by_visit = job.admission.thresholds or (rules.by_visit[job.visited[0]] if rules.by_visit else ())
         if by_visit:
             return by_visit[visit] if visit < len(by_visit) else inf
         return rules.thresholds[copy.pool]
@@ -70,4 +70,4 @@ class Thresholds:
         """Return the work done on a copy that the next one need not do."""
         if not self._rules.carry_over:
             return 0.0
-        return copy.done_work + copy.received * self._pools[copy.pool].speeds[copy.job.enter.kind]
+        return copy.done_work + copy.received * self._pools[copy.pool].speeds[copy.job.admission.kind]

@@ -63,7 +63,7 @@ class Agent:
         self.env = env
         self.address = address
         self.handlers: dict[type[Message], Callable[[Any], object]] = {
-            kind: getattr(self, method) for kind, method in self.HANDLES.items()
+            message_type: getattr(self, method) for message_type, method in self.HANDLES.items()
         }
 
     def start(self) -> None:

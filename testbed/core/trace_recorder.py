@@ -15,7 +15,7 @@ import msgspec
 
 from testbed.core.agent import Agent, Environment
 from testbed.core.messages import (
-    KINDS,
+    MESSAGE_TYPES,
     Accepted,
     Message,
     Offer,
@@ -30,7 +30,7 @@ from testbed.core.messages import (
     Stopped,
     Transfer,
     Withdrawn,
-    kind_name,
+    message_name,
 )
 from testbed.core.trace_choice import is_traced
 
@@ -56,6 +56,8 @@ _IN_VAIN = (Refused, Withdrawn)
 #: Between the pool agent and servers; after Serve, what is said is about a copy by its number.
 _OF_COPIES = (Serve, Reached, Served, Stop, Stopped)
 _NOT_DETAILS = frozenset({"to", "sender", "job"})
+#: Fields that recorded traces call by another name: traces are an interface and stay when a field is renamed.
+_KEPT_NAMES = {"slots": "places"}
 #: A server may be told of its next copies before the pool agent hears of the last one.
 _COPIES_PER_SERVER = 4
 
@@ -77,7 +79,7 @@ class TraceRecorder:
         self._ahead: dict[tuple[int, int], list[tuple[float, Message, bool]]] = {}  # by exchange and agent here
         #: By server: numbers of the traced copies that it was last told to serve, and their jobs.
         self._copies: dict[int, deque[tuple[int, int]]] = {}
-        self._notes = {kind: note for kind in KINDS if (note := self._note_of(kind)) is not None}
+        self._notes = {kind: note for kind in MESSAGE_TYPES if (note := self._note_of(kind)) is not None}
 
     def sending(self, env: Environment, send: Callable[[Message], object]) -> Callable[[Message], object]:
         """Return ``send`` with a note of what is sent."""
@@ -155,8 +157,9 @@ class TraceRecorder:
                     return
 
     def _write(self, job: int, now: float, message: Message, heard: bool) -> None:
-        details = {name: value for name, value in msgspec.structs.asdict(message).items() if name not in _NOT_DETAILS}
+        fields = msgspec.structs.asdict(message).items()
+        details = {_KEPT_NAMES.get(name, name): value for name, value in fields if name not in _NOT_DETAILS}
         if isinstance(message, Transfer):
             details["tasks"] = [task.task for task in message.tasks if task.job == job]
         text = msgspec.json.encode(details).decode()
-        self.events.append(TraceEvent(job, now, heard, kind_name(type(message)), message.sender, message.to, text))
+        self.events.append(TraceEvent(job, now, heard, message_name(type(message)), message.sender, message.to, text))

@@ -15,10 +15,10 @@ from dispatchers.dispatcher import Dispatcher
 from dispatchers.registry import policies
 from servers.balancer import Balancer
 from servers.copy_server import CopyServer
-from servers.late_binding_server import ReservingServer
+from servers.late_binding_server import LateBindingServer
 from servers.pool_server import PoolServer
 from servers.server import Server
-from servers.slot_reserving_server import HoldingServer
+from servers.slot_reserving_server import SlotReservingServer
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
 from testbed.core.agent import Environment, Timer
 from testbed.core.records import CopyRecords, JobRecords, Occupancy, TaskRecords
@@ -44,13 +44,13 @@ def build_servers(
     dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers)
     recovers = scenario.cluster.on_failure == "redispatch"
     wanted = set(servers)
-    kind_of_server = Server
+    server_class = Server
     if policy.reserves:
-        kind_of_server = ReservingServer
+        server_class = LateBindingServer
     elif policy.copies(scenario.dispatch.parameters) > 1:
-        kind_of_server = CopyServer
+        server_class = CopyServer
     elif holds(scenario):
-        kind_of_server = HoldingServer
+        server_class = SlotReservingServer
     built: list[Server | PoolServer] = []
     address = 0
     for pool in scenario.cluster.pools:
@@ -59,7 +59,7 @@ def build_servers(
             if address in wanted and pool.queue == "central":
                 built.append(PoolServer(env, address, speeds=speeds, meter=meter, chains=not has_delay(scenario)))
             elif address in wanted:
-                server = kind_of_server(
+                server = server_class(
                     env,
                     address,
                     speeds=speeds,

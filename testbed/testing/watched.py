@@ -12,11 +12,21 @@ from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import Policy
 from dispatchers.ticket import Ticket
 from servers.copy_server import CopyServer
-from servers.late_binding_server import ReservingServer
+from servers.late_binding_server import LateBindingServer
 from servers.server import Server
-from servers.slot_reserving_server import HoldingServer
+from servers.slot_reserving_server import SlotReservingServer
 from testbed.core.agent import Agent, Timer
-from testbed.core.messages import Assign, AssignCopy, CancelCopy, Commit, Hold, Message, Probe, ProbeReply, Reserve
+from testbed.core.messages import (
+    Assign,
+    AssignCopy,
+    CancelCopy,
+    Commit,
+    Message,
+    Probe,
+    ProbeReply,
+    Reserve,
+    ReserveSlots,
+)
 from testbed.core.records import CopyRecords, JobRecords
 from testbed.core.streams import Stream
 from testbed.runtime.virtual import VirtualRuntime
@@ -71,7 +81,7 @@ class Trial:
             self.copies[message.job] += 1
             if self.copies[message.job] > self.most_copies and not self.repeats:
                 raise self.broken(f"places more copies of job {message.job} than the {self.most_copies} that it claims")
-        if isinstance(message, Probe | Assign | AssignCopy | Hold | Reserve):
+        if isinstance(message, Probe | Assign | AssignCopy | ReserveSlots | Reserve):
             self.decisions.append((now, message))
 
 
@@ -235,8 +245,8 @@ class WatchedServer(Server):
             super().on_probe(probe)
 
 
-class WatchedHoldingServer(WatchedServer, HoldingServer):
-    """A watched server that holds places for tasks."""
+class WatchedSlotReservingServer(WatchedServer, SlotReservingServer):
+    """A watched server with slots that can be reserved."""
 
     def on_commit(self, task: Commit) -> None:
         """Count a task that comes."""
@@ -245,13 +255,13 @@ class WatchedHoldingServer(WatchedServer, HoldingServer):
         self.check_buffer()
 
     def check_buffer(self) -> None:
-        """Check this of places that are held, too."""
+        """Check this of reserved slots, too."""
         super().check_buffer()
-        if not 0 <= self.held <= self._buffer - self.queue_length:
-            raise self.trial.broken(f"has a server hold {self.held} places of a buffer of {self._buffer}")
+        if not 0 <= self.reserved <= self._buffer - self.queue_length:
+            raise self.trial.broken(f"has a server reserve {self.reserved} slots of a buffer of {self._buffer}")
 
 
-class WatchedReservingServer(WatchedServer, ReservingServer):
+class WatchedLateBindingServer(WatchedServer, LateBindingServer):
     """A watched server into whose queue reservations may be put."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from servers.copy_server import CopyServer
-from servers.slot_reserving_server import HoldingServer
+from servers.slot_reserving_server import SlotReservingServer
 from testbed.core.records import JobRecords, Occupancy
 from testbed.core.streams import generator
 from testbed.runtime.delay import Delay
@@ -20,9 +20,9 @@ from testbed.testing.watched import (
     WatchedCopyServer,
     WatchedDispatcher,
     WatchedEnvironment,
-    WatchedHoldingServer,
-    WatchedReservingServer,
+    WatchedLateBindingServer,
     WatchedServer,
+    WatchedSlotReservingServer,
 )
 
 PATIENCE = 1000.0  # time units after the last service could have ended; a job still not placed then counts as lost
@@ -46,17 +46,17 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
         for index in range(system.dispatchers)
     ]
     addresses = [dispatcher.address for dispatcher in dispatchers]
-    kind_of_server: type[WatchedServer] = WatchedServer
+    server_class: type[WatchedServer] = WatchedServer
     if trial.policy.reserves:
-        kind_of_server = WatchedReservingServer
+        server_class = WatchedLateBindingServer
     elif copied:
-        kind_of_server = WatchedCopyServer
+        server_class = WatchedCopyServer
     elif holds:
-        kind_of_server = WatchedHoldingServer
+        server_class = WatchedSlotReservingServer
     meter = Occupancy()
     servers: list[WatchedServer] = []
     for address in range(system.servers):
-        server = kind_of_server(
+        server = server_class(
             runtime,
             address,
             speeds=SPEEDS,
@@ -84,8 +84,8 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
     timeout = getattr(trial.parameters, "timeout", None) or 0.0
     runtime.run(when + work + timeout + PATIENCE)
     for server in servers:
-        if isinstance(server, HoldingServer) and server.held and not server.dead:
-            raise trial.broken("leaves places held in the end")
+        if isinstance(server, SlotReservingServer) and server.reserved and not server.dead:
+            raise trial.broken("leaves slots reserved in the end")
         if isinstance(server, CopyServer) and not server.dead and (server.queue_length or server.cancelled_ahead):
             raise trial.broken("leaves copies, or cancellations of copies that never came, in the end")
     return dispatchers

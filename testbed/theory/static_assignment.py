@@ -163,7 +163,7 @@ def _with_thresholds(model: ClusterModel, thresholds: Thresholds) -> Formula:
     full = replicate and len({pool.servers for pool in model.pools}) == 1 and len(model.pools) == 2 and not tau.any()
     exact = full and model.mean_delay == 0 and (single or _exponential_minimum(thresholds.model))
     visits = thresholds.service_requirement(handover=1.0) - thresholds.service_requirement()
-    # Enter and Left; at each visit Serve, and Served or Reached. A replica starts while the original is served.
+    # Admit and JobDone; at each visit Serve, and Served or Reached. A replica starts while the original is served.
     relayed = 2.0 if replicate else 2.0 * float(visits.sum())
     notes = []
     if not full:

@@ -13,7 +13,7 @@ from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import NoParameters, Policy
 from dispatchers.registry import policies
 from testbed.core.agent import Agent
-from testbed.core.messages import Assign, Done, Idle, Message, Noticed, Probe, ProbeReply
+from testbed.core.messages import Assign, Done, Idle, Message, PeerDown, Probe, ProbeReply
 from testbed.core.records import JobRecords
 from testbed.core.streams import generator
 from testbed.runtime.delay import Delay
@@ -135,7 +135,7 @@ class Desk:
         self.runtime.run(self.runtime.now)
 
     def noticed(self, dead: int, *senders: int) -> None:
-        self.tell(*(Noticed(self.dispatcher.address, sender, dead, dead) for sender in senders))
+        self.tell(*(PeerDown(self.dispatcher.address, sender, dead, dead) for sender in senders))
 
     def of(self, kind: type[Message]) -> list[Any]:
         """What was sent of a kind, in order."""

@@ -10,7 +10,7 @@ import pytest
 
 from dispatchers.static import Static, StaticParameters
 from testbed.core.copy_life import DIED, NOT_CANCELLED, REROUTED, WON
-from testbed.core.messages import Assign, CopyEnded, Done, Enter, Left
+from testbed.core.messages import Admit, Assign, CopyEnded, Done, JobDone
 from testbed.core.placed_pool import PlacedPool
 from testbed.core.records import COMPLETED, IN_SYSTEM, LOST, CopyRecords
 
@@ -102,15 +102,15 @@ def test_a_job_that_died_with_such_a_server_may_join_a_central_queue(desk_for: C
     desk = desk_for(0.5, 0.5)
     for job in range(40):
         desk.arrive(job)
-    entered = {enter.job for enter in desk.of(Enter)}
+    admitted = {admission.job for admission in desk.of(Admit)}
     desk.lost(2, 5)
-    moved = sorted({enter.job for enter in desk.of(Enter)} - entered)
+    moved = sorted({admission.job for admission in desk.of(Admit)} - admitted)
     assert moved == []
     desk.dispatcher.on_found(2, 2)
-    moved = sorted({enter.job for enter in desk.of(Enter)} - entered)
+    moved = sorted({admission.job for admission in desk.of(Admit)} - admitted)
     assert len(moved) > 5
     job, other = moved[:2]
-    desk.tell(ended(job, 0, REROUTED), ended(job, 1, WON), Left(HERE, AGENT, job, 1, 2, 0.5, 2.0))
+    desk.tell(ended(job, 0, REROUTED), ended(job, 1, WON), JobDone(HERE, AGENT, job, 1, 2, 0.5, 2.0))
     assert [row[1:] for row in rows(desk, "job", "copy", "fate") if row[0] == job] == [
         (0, DIED),
         (1, REROUTED),

@@ -40,9 +40,9 @@ def run(policy: str, servers: int, arrivals: Floats, sizes: Floats, *, seed: int
         copies=CopyRecords(2 * len(arrivals)),
         pools=[PlacedPool("main", 0, 0, servers, False)],
     )
-    kind_of_server = CopyServer if kind.copies(chosen) > 1 else Server
+    server_class = CopyServer if kind.copies(chosen) > 1 else Server
     for address in range(servers):
-        runtime.add(kind_of_server(runtime, address, speeds=[1.0], meter=Occupancy()))
+        runtime.add(server_class(runtime, address, speeds=[1.0], meter=Occupancy()))
     runtime.add(dispatcher)
     runtime.start()
     for job, (when, of_job) in enumerate(zip(arrivals.tolist(), sizes.tolist(), strict=True)):

@@ -18,7 +18,7 @@ from servers.pool_server import PoolServer
 from servers.thresholds import Rules
 from testbed.core.agent import Agent
 from testbed.core.copy_life import LOST, MET_SERVED, REROUTED, WON
-from testbed.core.messages import CopyEnded, Enter, Left, Message
+from testbed.core.messages import Admit, CopyEnded, JobDone, Message
 from testbed.core.records import Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.theory.rerouting_replication import Model, Replicate, Reroute, processing_time
@@ -31,18 +31,18 @@ SPEEDS = ((1.0, 0.5), (0.5, 1.0))  # rows pools, columns types
 class Client(Agent):
     """In the place of a dispatcher: notes what becomes of its jobs."""
 
-    HANDLES: ClassVar[dict[type[Message], str]] = {Left: "on_left", CopyEnded: "on_copy"}
+    HANDLES: ClassVar[dict[type[Message], str]] = {JobDone: "on_job_done", CopyEnded: "on_copy"}
 
     def __init__(self, env: VirtualRuntime, address: int) -> None:
         super().__init__(env, address)
         self.departures: dict[int, float] = {}
-        self.left: dict[int, Left] = {}
+        self.done: dict[int, JobDone] = {}
         self.copies: dict[int, list[CopyEnded]] = defaultdict(list)
 
-    def on_left(self, left: Left) -> None:
-        assert left.job not in self.departures, "a job departs once"
-        self.departures[left.job] = self.env.now
-        self.left[left.job] = left
+    def on_job_done(self, done: JobDone) -> None:
+        assert done.job not in self.departures, "a job departs once"
+        self.departures[done.job] = self.env.now
+        self.done[done.job] = done
 
     def on_copy(self, copy: CopyEnded) -> None:
         self.copies[copy.job].append(copy)
@@ -66,7 +66,7 @@ class System:
         self.runtime.add(self.agent)
 
     def enter_at(self, when: float, job: int, kind: int, pool: int, sizes: list[float], **more: Any) -> None:
-        message = Enter(self.agent.address, self.client.address, job, kind, pool, sizes, **more)
+        message = Admit(self.agent.address, self.client.address, job, kind, pool, sizes, **more)
         self.runtime.call_at(when, partial(self.runtime.send, message))
 
     def run(self) -> Client:
@@ -122,12 +122,12 @@ def test_each_job_uses_the_processing_time_that_its_sizes_and_thresholds_say(
         )
         assert system.used(job) == pytest.approx(list(expected), abs=1e-9)
         copies = client.copies[job]
-        assert len(copies) == client.left[job].copies
+        assert len(copies) == client.done[job].copies
         assert [copy.order for copy in sorted(copies, key=lambda copy: copy.order)] == list(range(len(copies)))
         assert sum(copy.fate == WON for copy in copies) == 1
         assert all(copy.met == MET_SERVED and copy.delay == 0.0 for copy in copies if copy.fate == LOST)
         response = client.departures[job] - arrivals[job]
-        assert response == pytest.approx(client.left[job].wait + client.left[job].service, abs=1e-9)
+        assert response == pytest.approx(client.done[job].wait + client.done[job].service, abs=1e-9)
 
 
 def test_a_job_of_its_own_thresholds_keeps_to_them() -> None:

@@ -18,7 +18,7 @@ from servers.pool_server import PoolServer
 from servers.thresholds import Rules
 from testbed.core.agent import Agent, Environment
 from testbed.core.copy_life import DIED, LOST, MET_DONE, MET_SERVED, NOT_CANCELLED, REROUTED, WON, State
-from testbed.core.messages import CopyEnded, Enter, Left, Message, Stop
+from testbed.core.messages import Admit, CopyEnded, JobDone, Message, Stop
 from testbed.core.records import Occupancy
 from testbed.testing.network import Network
 
@@ -39,16 +39,16 @@ class Case:
 class Client(Agent):
     """In the place of a dispatcher."""
 
-    HANDLES: ClassVar[dict[type[Message], str]] = {Left: "on_left", CopyEnded: "on_copy"}
+    HANDLES: ClassVar[dict[type[Message], str]] = {JobDone: "on_job_done", CopyEnded: "on_copy"}
 
     def __init__(self, env: Environment, address: int) -> None:
         super().__init__(env, address)
-        self.left: dict[int, Left] = {}
+        self.done: dict[int, JobDone] = {}
         self.copies: dict[int, list[CopyEnded]] = {}
 
-    def on_left(self, left: Left) -> None:
-        assert left.job not in self.left, "a job is completed once"
-        self.left[left.job] = left
+    def on_job_done(self, done: JobDone) -> None:
+        assert done.job not in self.done, "a job is completed once"
+        self.done[done.job] = done
 
     def on_copy(self, copy: CopyEnded) -> None:
         self.copies.setdefault(copy.job, []).append(copy)
@@ -81,8 +81,8 @@ class Pools(Network):
             client = self.rng.choice(self.clients).address
             sizes = [self.rng.choice([0.0, 0.1, 1.0, 1.0, 3.0, 10.0]) for _ in case.servers]
             pool = self.rng.randrange(len(case.servers))
-            enter = Enter(self.agent.address, client, job, self.rng.randrange(2), pool, sizes)
-            self.call_at(client, when, partial(self.send, enter))
+            admission = Admit(self.agent.address, client, job, self.rng.randrange(2), pool, sizes)
+            self.call_at(client, when, partial(self.send, admission))
 
     def deliver(self, message: Message) -> None:
         if isinstance(message, Stop):
@@ -91,7 +91,7 @@ class Pools(Network):
         super().deliver(message)
 
     def finished(self) -> bool:
-        return sum(len(client.left) for client in self.clients) == self.case.jobs
+        return sum(len(client.done) for client in self.clients) == self.case.jobs
 
     def check(self) -> None:
         if not any(self.channels.values()) and not any(self._notices.values()):
@@ -125,11 +125,11 @@ def run(case: Case) -> Pools:
 
 def check(case: Case) -> None:
     network = run(case)
-    left = {job: one for client in network.clients for job, one in client.left.items()}
+    done = {job: one for client in network.clients for job, one in client.done.items()}
     copies = {job: ended for client in network.clients for job, ended in client.copies.items()}
-    assert sorted(left) == list(range(case.jobs)), "each job is completed"
-    assert sum(len(client.left) for client in network.clients) == case.jobs, "... once"
-    for job, one in left.items():
+    assert sorted(done) == list(range(case.jobs)), "each job is completed"
+    assert sum(len(client.done) for client in network.clients) == case.jobs, "... once"
+    for job, one in done.items():
         ended = copies[job]
         assert sorted(copy.order for copy in ended) == list(range(one.copies)), "each copy ends once"
         assert [copy.fate for copy in ended].count(WON) == 1

@@ -1,4 +1,4 @@
-"""Servers that hold places of their buffer, and servers that queue reservations."""
+"""Servers that reserve slots of their buffer, and servers that queue reservations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from servers.late_binding_server import ReservingServer
-from servers.slot_reserving_server import HoldingServer
+from servers.late_binding_server import LateBindingServer
+from servers.slot_reserving_server import SlotReservingServer
 from testbed.core.agent import Agent
 from testbed.core.messages import (
     Assign,
@@ -17,13 +17,13 @@ from testbed.core.messages import (
     Done,
     Dropped,
     Fetch,
-    Full,
-    Held,
-    Hold,
     Idle,
     Message,
-    Release,
+    ReleaseSlots,
     Reserve,
+    ReserveSlots,
+    SlotsRefused,
+    SlotsReserved,
 )
 from testbed.core.records import Occupancy
 from testbed.runtime.virtual import VirtualRuntime
@@ -34,7 +34,7 @@ class Client(Agent):
 
     def __init__(self, runtime: VirtualRuntime, address: int) -> None:
         super().__init__(runtime, address)
-        self.handlers = dict.fromkeys((Done, Dropped, Held, Full, Fetch, Idle), self.note)
+        self.handlers = dict.fromkeys((Done, Dropped, SlotsReserved, SlotsRefused, Fetch, Idle), self.note)
         self.received: list[tuple[float, type[Message], int]] = []
 
     def note(self, message: Any) -> None:
@@ -56,43 +56,43 @@ class World:
         self.runtime.run(when)
 
 
-def test_a_held_place_is_kept_from_everyone_else_until_it_is_used_or_released() -> None:
-    world = World(HoldingServer, buffer=3)
+def test_a_reserved_slot_is_kept_from_everyone_else_until_it_is_used_or_released() -> None:
+    world = World(SlotReservingServer, buffer=3)
     one, two = world.clients
-    world.at(0.0, Hold(0, 1, 10, 2))
-    world.at(0.1, Hold(0, 2, 20, 2))
+    world.at(0.0, ReserveSlots(0, 1, 10, 2))
+    world.at(0.1, ReserveSlots(0, 2, 20, 2))
     world.at(0.2, Assign(0, 2, 21, 0, 0, 1.0))
     world.at(0.3, Assign(0, 2, 22, 0, 0, 1.0))
-    assert [what for _, *what in one.received] == [[Held, 10]]
-    assert [what for _, *what in two.received] == [[Full, 20], [Dropped, 22]]
+    assert [what for _, *what in one.received] == [[SlotsReserved, 10]]
+    assert [what for _, *what in two.received] == [[SlotsRefused, 20], [Dropped, 22]]
     world.at(0.4, Commit(0, 1, 10, 0, 0, 1.0), Commit(0, 1, 10, 1, 0, 1.0))
-    assert (world.server.queue_length, world.server.held) == (3, 0)
-    world.at(0.5, Hold(0, 2, 23, 1))
+    assert (world.server.queue_length, world.server.reserved) == (3, 0)
+    world.at(0.5, ReserveSlots(0, 2, 23, 1))
     world.at(5.0)
-    assert [what for _, *what in two.received][2:] == [[Full, 23], [Done, 21]]
-    world.at(6.0, Hold(0, 2, 24, 3))
-    world.at(6.1, Hold(0, 1, 11, 1))
-    world.at(6.2, Release(0, 2, 24, 3))
-    world.at(6.3, Hold(0, 1, 12, 3))
-    assert [what for _, *what in one.received][-2:] == [[Full, 11], [Held, 12]]
+    assert [what for _, *what in two.received][2:] == [[SlotsRefused, 23], [Done, 21]]
+    world.at(6.0, ReserveSlots(0, 2, 24, 3))
+    world.at(6.1, ReserveSlots(0, 1, 11, 1))
+    world.at(6.2, ReleaseSlots(0, 2, 24, 3))
+    world.at(6.3, ReserveSlots(0, 1, 12, 3))
+    assert [what for _, *what in one.received][-2:] == [[SlotsRefused, 11], [SlotsReserved, 12]]
 
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_an_idle_server_that_could_not_be_used_reports_as_idle_again(refused: bool) -> None:
-    world = World(HoldingServer, buffer=1, idle_report_to=[1])
+    world = World(SlotReservingServer, buffer=1, idle_report_to=[1])
     assert world.clients[0].received == [(0.0, Idle, -1)]
     if refused:
-        world.at(1.0, Hold(0, 2, 5, 1))  # by a dispatcher that does not know it as idle
-        world.at(2.0, Hold(0, 1, 6, 1))
-        assert world.clients[0].received[1:] == [(2.0, Full, 6), (2.0, Idle, -1)]
+        world.at(1.0, ReserveSlots(0, 2, 5, 1))  # by a dispatcher that does not know it as idle
+        world.at(2.0, ReserveSlots(0, 1, 6, 1))
+        assert world.clients[0].received[1:] == [(2.0, SlotsRefused, 6), (2.0, Idle, -1)]
     else:
-        world.at(1.0, Hold(0, 1, 6, 1))
-        world.at(2.0, Release(0, 1, 6, 1))
-        assert world.clients[0].received[1:] == [(1.0, Held, 6), (2.0, Idle, -1)]
+        world.at(1.0, ReserveSlots(0, 1, 6, 1))
+        world.at(2.0, ReleaseSlots(0, 1, 6, 1))
+        assert world.clients[0].received[1:] == [(1.0, SlotsReserved, 6), (2.0, Idle, -1)]
 
 
 def test_a_server_asks_when_a_reservation_has_its_turn_and_serves_what_it_gets() -> None:
-    world = World(ReservingServer)
+    world = World(LateBindingServer)
     client = world.clients[0]
     world.at(0.0, Reserve(0, 1, 10, 10), Reserve(0, 1, 11, 11))
     assert client.received == [(0.0, Fetch, 10)]
@@ -104,7 +104,7 @@ def test_a_server_asks_when_a_reservation_has_its_turn_and_serves_what_it_gets()
 
 
 def test_a_cancellation_answers_a_question_or_strikes_a_reservation() -> None:
-    world = World(ReservingServer)
+    world = World(LateBindingServer)
     one, two = world.clients
     world.at(0.0, Reserve(0, 1, 10, 10), Reserve(0, 2, 10, 10), Reserve(0, 1, 11, 11), Reserve(0, 1, 12, 12))
     world.at(1.0, Cancel(0, 1, 11, 11))
@@ -117,7 +117,7 @@ def test_a_cancellation_answers_a_question_or_strikes_a_reservation() -> None:
 
 def test_waiting_counts_from_the_reservation_and_the_position_is_its_own() -> None:
     done: list[Done] = []
-    world = World(ReservingServer)
+    world = World(LateBindingServer)
     world.clients[0].handlers[Done] = done.append
     world.at(0.0, Reserve(0, 1, 10, 10), Assign(0, 1, 10, 0, 0, 1.0))
     world.at(0.25, Reserve(0, 1, 11, 11))

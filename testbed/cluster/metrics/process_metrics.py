@@ -14,7 +14,7 @@ from servers.pool_agent import PoolAgent
 from servers.server import Server
 from testbed.cluster.metrics.families import counter, counters, gauge, gauges, histogram
 from testbed.core.copy_life import FATES, LOST, MET, NOT_CANCELLED, REROUTED
-from testbed.core.messages import Message, kind_name
+from testbed.core.messages import Message, message_name
 from testbed.core.records import OUTCOMES
 
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ class ProcessMetrics(Collector):
             "testbed_sent_messages",
             "Messages between agents that were sent, by kind.",
             ["kind"],
-            (([kind_name(kind)], count) for kind, count in sent.items()),
+            (([message_name(kind)], count) for kind, count in sent.items()),
         )
         yield counters(
             "testbed_sent_message_bytes",
             "Bytes of messages that were sent, by kind: an estimate, from some of the frames.",
             ["kind"],
-            (([kind_name(kind)], count) for kind, count in weighed.items()),
+            (([message_name(kind)], count) for kind, count in weighed.items()),
         )
         yield counter(
             "testbed_sent_bytes",

@@ -7,7 +7,7 @@ import msgspec
 from testbed.core.messages.message import Message
 
 
-class Enter(Message, tag=40):
+class Admit(Message, tag=40):
     """A dispatcher gives a job to the pool agent: it joins the tail of the queue of pool ``pool``.
 
     ``sizes`` has the job's size in each pool with a central queue. ``thresholds`` are the received processing times,
@@ -86,7 +86,7 @@ class CopyEnded(Message, tag=46):
     delay: float
 
 
-class Left(Message, tag=47):
+class JobDone(Message, tag=47):
     """A job is done, by the copy that ``server`` served; ``copies`` were made of it in all.
 
     The CopyEnded of some may be still to come. ``lateness`` is as in Done.

@@ -19,8 +19,20 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
 
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+#: Names in metrics and recorded traces that differ from the class's: they are an interface and stay when a class is
+#: renamed.
+_KEPT_NAMES = {
+    "ReserveSlots": "hold",
+    "SlotsReserved": "held",
+    "SlotsRefused": "full",
+    "ReleaseSlots": "release",
+    "Admit": "enter",
+    "JobDone": "left",
+    "PeerDown": "noticed",
+}
 
 
-def kind_name(kind: type[Message]) -> str:
-    """Return the name of a kind of message as metrics and traces have it: ``probe_reply``."""
-    return _WORDS.sub("_", kind.__name__).lower()
+def message_name(message_type: type[Message]) -> str:
+    """Return the name of a message type in metrics and traces, such as ``probe_reply``."""
+    name = message_type.__name__
+    return _KEPT_NAMES.get(name) or _WORDS.sub("_", name).lower()

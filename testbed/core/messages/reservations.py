@@ -1,4 +1,4 @@
-"""Tasks that a server is promised before it gets them: places held in buffers, and reservations in queues."""
+"""Reservations: of slots in servers' buffers, and of turns in servers' queues for tasks that are bound late."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from testbed.core.messages.message import Message
 from testbed.core.messages.tasks import Assign
 
 
-class Hold(Message, tag=30):
-    """A dispatcher asks a server to hold ``places`` free places of its buffer for tasks of a job."""
+class ReserveSlots(Message, tag=30):
+    """A dispatcher asks a server to reserve ``slots`` free slots of its buffer for tasks of a job."""
 
     job: int
-    places: int
+    slots: int
 
 
-class Held(Message, tag=31):
-    """The server holds the places."""
-
-    job: int
-
-
-class Full(Message, tag=32):
-    """The server has fewer free places, and holds none of them."""
+class SlotsReserved(Message, tag=31):
+    """The server has reserved the slots."""
 
     job: int
 
 
-class Release(Message, tag=33):
-    """The tasks will not come: the job is dropped, as another server was full."""
+class SlotsRefused(Message, tag=32):
+    """The server has fewer free slots, and has reserved none of them."""
 
     job: int
-    places: int
+
+
+class ReleaseSlots(Message, tag=33):
+    """The tasks will not come: the job is dropped, since another server has refused."""
+
+    job: int
+    slots: int
 
 
 class Commit(Assign, tag=34):
-    """A task comes for a place that is held for it."""
+    """A task comes for a slot that is reserved for it."""
 
 
 class Reserve(Message, tag=35):

@@ -62,7 +62,7 @@ class Idle(Message, tag=6):
     """A server reports to a dispatcher that it has become idle."""
 
 
-class Noticed(Message, tag=15):
+class PeerDown(Message, tag=15):
     """A server tells a dispatcher that it will hear no more from servers ``first`` to ``last``, which have died."""
 
     first: int

@@ -184,7 +184,7 @@ def test_message_delay_keeps_servers_of_central_queues_waiting():
     prediction = predict(scenario(action=None, cluster__message_delay=delay, **settings))
     assert isinstance(prediction, Prediction)
     taken, square = 1 + 2 * delay, 2 + 4 * delay + 4 * delay**2
-    # Enter, Serve, Served, Left; and the wait of M/G/1 whose services last two messages longer.
+    # Admit, Serve, Served, JobDone; and the wait of M/G/1 whose services last two messages longer.
     assert prediction.mean_response_time == near(4 * delay + 1 + 0.5 * square / (2 * (1 - 0.5 * taken)))
     assert prediction.kind == "exact"
     assert stability_bound(scenario(action=None, cluster__message_delay=delay, **settings)).bound == near(1 / taken)
