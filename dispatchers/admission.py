@@ -48,7 +48,7 @@ class Entering:
                 self._pool_agent,
                 dispatcher.address,
                 job,
-                ticket.kind,
+                ticket.job_type,
                 pool,
                 list(ticket.every_size),
                 list(thresholds),

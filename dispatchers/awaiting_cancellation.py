@@ -85,7 +85,7 @@ class Closing:
         account.copies = copies
         account.record = JobRecord(
             job,
-            ticket.kind,
+            ticket.job_type,
             dispatcher.index,
             COMPLETED,
             ticket.arrival,

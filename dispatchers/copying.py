@@ -103,7 +103,7 @@ class Copying:
                 job,
                 order,
                 copy.number,
-                ticket.kind,
+                ticket.job_type,
                 size,
                 self._cancels_on_start,
                 peers,

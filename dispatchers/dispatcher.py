@@ -149,19 +149,19 @@ class Dispatcher(Agent):
         if self._in_copies or knowledge is not None:
             self._ticket = self._full_ticket
 
-    def _full_ticket(self, arrival: float, lag: float, kind: int, sizes: Sequence[float]) -> Ticket:
+    def _full_ticket(self, arrival: float, lag: float, job_type: int, sizes: Sequence[float]) -> Ticket:
         """Return the ticket of a job with all that may be told of it; one in copies is a single task."""
-        ticket = Ticket(arrival, lag, kind, sizes[:1] if self._in_copies else sizes)
+        ticket = Ticket(arrival, lag, job_type, sizes[:1] if self._in_copies else sizes)
         ticket.every_size = sizes
         if self.knowledge is not None and self.knowledge.signals:
-            ticket.signal = self.knowledge.signal(kind)
+            ticket.signal = self.knowledge.signal(job_type)
         return ticket
 
-    def arrive(self, job: int, kind: int, sizes: Sequence[float]) -> None:
+    def arrive(self, job: int, job_type: int, sizes: Sequence[float]) -> None:
         """Take a job whose intended arrival time is now."""
         env = self.env
         self.arrived += 1
-        self.in_system[job] = ticket = self._ticket(env.now, env.lateness, kind, sizes)
+        self.in_system[job] = ticket = self._ticket(env.now, env.lateness, job_type, sizes)
         tasks = ticket.remaining
         if tasks == 1:
             self._place(job)
@@ -236,7 +236,7 @@ class Dispatcher(Agent):
         ticket = self.in_system[job]
         task = len(ticket.at)
         ticket.at.append(server)
-        self.env.send(Assign(server, self.address, job, task, ticket.kind, ticket.sizes[task]))
+        self.env.send(Assign(server, self.address, job, task, ticket.job_type, ticket.sizes[task]))
 
     def on_moved(self, moved: Moved) -> None:
         """Note that a task has gone to another server, unless a later move of it is known already.
@@ -334,7 +334,7 @@ class Dispatcher(Agent):
         """Send the tasks of a job to the servers that hold places for them."""
         ticket = self.in_system[job]
         for task, server in enumerate(ticket.at):
-            self.env.send(Commit(server, self.address, job, task, ticket.kind, ticket.sizes[task]))
+            self.env.send(Commit(server, self.address, job, task, ticket.job_type, ticket.sizes[task]))
 
     def drop(self, job: int) -> None:
         """Drop a job of which no task has been sent to a server; ``at`` says where its tasks would have gone."""
@@ -362,7 +362,7 @@ class Dispatcher(Agent):
         self.ledger.write(
             JobRecord(
                 job,
-                ticket.kind,
+                ticket.job_type,
                 self.index,
                 outcome,
                 ticket.arrival,

@@ -46,14 +46,14 @@ class Knowledge:
         self._noisy = noisy
         self._revealed = revealed
 
-    def signal(self, kind: int) -> int:
+    def signal(self, job_type: int) -> int:
         """Return the signal of an arriving job of a type: each call is another job's."""
         if self._noisy is not None:
             draw = self._stream.uniform()
             if draw < self._noisy or self._types == 1:
-                return kind
+                return job_type
             other = int((draw - self._noisy) / (1.0 - self._noisy) * (self._types - 1))
-            return other + (other >= kind)
+            return other + (other >= job_type)
         if self._revealed is not None:
-            return kind if self._stream.uniform() < self._revealed else self.unknown
-        return kind
+            return job_type if self._stream.uniform() < self._revealed else self.unknown
+        return job_type

@@ -116,7 +116,9 @@ class Recovery:
             *ticket.again, task = ticket.again
             ticket.at[task] = chosen
             moves = ticket.moves.get(task, 0)
-            dispatcher.env.send(Assign(chosen, dispatcher.address, job, task, ticket.kind, ticket.sizes[task], moves))
+            dispatcher.env.send(
+                Assign(chosen, dispatcher.address, job, task, ticket.job_type, ticket.sizes[task], moves)
+            )
         else:
             self._assign(job, chosen)
         if chosen != server:

@@ -19,7 +19,7 @@ class Ticket:
         "dropped",
         "every_size",
         "inherent",
-        "kind",
+        "job_type",
         "lag",
         "moves",
         "position",
@@ -31,10 +31,10 @@ class Ticket:
         "work",
     )
 
-    def __init__(self, arrival: float, lag: float, kind: int, sizes: Sequence[float]) -> None:
+    def __init__(self, arrival: float, lag: float, job_type: int, sizes: Sequence[float]) -> None:
         self.arrival = arrival
         self.lag = lag
-        self.kind = kind
+        self.job_type = job_type
         self.sizes = sizes
         self.at: list[int] = []  # by task that was placed: the server that has it, or FINISHED
         self.moves: Mapping[int, int] = NOTHING  # by task that has moved: how often

@@ -113,7 +113,7 @@ class Queue:
 
     def whole(self, copy: Copy) -> float:
         """Return the processing time that a copy needs here in all."""
-        speed = self.speeds[copy.job.admission.kind]
+        speed = self.speeds[copy.job.admission.job_type]
         return copy.size / speed if speed else inf if copy.size else 0.0
 
     @property

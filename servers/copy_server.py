@@ -87,7 +87,7 @@ class CopyServer(Server):
         copy = next(iter(self._copies.values()))
         copy.started = now
         task = copy.task
-        self._service = task.size * self._slownesses[task.kind]
+        self._service = task.size * self._slownesses[task.job_type]
         self._timer = self.env.call_at(now + self._service, self._finish)
         send = self.env.send
         if task.reports_start:

@@ -96,7 +96,7 @@ class PoolCopies(Agent):
                 server,
                 self.address,
                 copy.number,
-                copy.job.admission.kind,
+                copy.job.admission.job_type,
                 copy.size,
                 copy.received,
                 threshold,

@@ -43,7 +43,7 @@ class PoolServer(Agent):
         self._serving = serve
         now = self.env.now
         self._started = self._ended if serve.waited and self._chains else now
-        speed = self._speeds[serve.kind]
+        speed = self._speeds[serve.job_type]
         # A quotient, to the last bit: a threshold may be the very time that a size takes, and is then not crossed.
         self._whole = whole = serve.size / speed if speed else inf if serve.size else 0.0
         self.queue_length = 1

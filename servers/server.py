@@ -126,7 +126,7 @@ class Server(Agent):
         self._in_service = task
         self._wait = wait
         self._position = position
-        self._service = service = task.size * self._slownesses[task.kind]
+        self._service = service = task.size * self._slownesses[task.job_type]
         self.env.call_at(now + service, self._finish)
 
     def on_finish(self) -> None:
@@ -173,7 +173,7 @@ class Server(Agent):
         self.queue_length = length - 1
         self._meter.change(length, length - 1, now)
         moves = task.moves + 1
-        return MovedTask(task.sender, task.job, task.task, task.kind, task.size, now - arrived + waited, moves)
+        return MovedTask(task.sender, task.job, task.task, task.job_type, task.size, now - arrived + waited, moves)
 
     def is_waiting(self, job: int, task: int) -> bool:
         """Whether a certain task waits here."""
@@ -182,7 +182,7 @@ class Server(Agent):
     def take(self, moved: MovedTask) -> None:
         """Own a task that has come from another server, where it waited ``moved.waited``; also above the buffer."""
         now = self.env.now
-        task = Assign(self.address, moved.dispatcher, moved.job, moved.task, moved.kind, moved.size, moved.moves)
+        task = Assign(self.address, moved.dispatcher, moved.job, moved.task, moved.job_type, moved.size, moved.moves)
         length = self.queue_length
         if length == 0:
             self._serve(task, moved.waited, 1, now)

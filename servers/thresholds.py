@@ -70,4 +70,4 @@ class Thresholds:
         """Return the work done on a copy that the next one need not do."""
         if not self._rules.carry_over:
             return 0.0
-        return copy.done_work + copy.received * self._pools[copy.pool].speeds[copy.job.admission.kind]
+        return copy.done_work + copy.received * self._pools[copy.pool].speeds[copy.job.admission.job_type]

@@ -265,7 +265,7 @@ class Experiment:
 
 def keep_records(folder: RunFolder, run: VariantRun) -> None:
     """Write the records of a run into its folder."""
-    types = [kind.name for kind in run.scenario.workload.types]
+    types = [job_type.name for job_type in run.scenario.workload.types]
     pools = [pool.name for pool in run.scenario.pools]
     for measurements in (run.cluster_measurements, run.twin_measurements):
         if measurements is not None:

@@ -25,15 +25,15 @@ def nominal(scenario: Scenario) -> Nominal:
     """Return what the scenario asks for, as the verdict compares it with what happened."""
     workload = scenario.workload
     gaps = workload.arrivals.gap_distribution(scenario.rate)
-    kinds = workload.types
+    job_types = workload.types
     delay = scenario.cluster.message_delay
-    per_pool = [[kind.speed.get(pool.name, 1.0) for kind in kinds] for pool in scenario.cluster.pools]
+    per_pool = [[job_type.speed.get(pool.name, 1.0) for job_type in job_types] for pool in scenario.cluster.pools]
     policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
     # Where a job may move, be copied, or not be served at all its sizes alone don't say how much service it gets.
     stays = scenario.threshold is None and policy.copies(parameters) == 1
     by_sizes = stays and all(all(speeds) for speeds in per_pool)
     same = by_sizes and all(speeds == per_pool[0] for speeds in per_pool)
-    slowness = [(kind.probability, 1.0 / speed) for kind, speed in zip(kinds, per_pool[0], strict=True) if speed]
+    slowness = [(job_type.probability, 1.0 / speed) for job_type, speed in zip(job_types, per_pool[0], strict=True) if speed]
     size_mean, size_second = scenario.mean_size, workload.size.second_moment
     recorded = scenario.recorded_sizes
     if recorded is not None:

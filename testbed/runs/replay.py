@@ -54,7 +54,7 @@ def replay(folder: Path) -> Result:
             )
         if summary.calibration is not None:
             variant = with_probe_rate(variant, summary.calibration.probe_rate)
-        types = [kind.name for kind in variant.workload.types]
+        types = [job_type.name for job_type in variant.workload.types]
         measurements = simulate(variant, summary.replication)
         of_run = summary.variant, summary.replication
         tables.setdefault("twin.parquet", []).append(jobs_table(measurements, *of_run, types))

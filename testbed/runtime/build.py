@@ -54,7 +54,7 @@ def build_servers(
     built: list[Server | PoolServer] = []
     address = 0
     for pool in scenario.cluster.pools:
-        speeds = [kind.speed.get(pool.name, 1.0) for kind in scenario.workload.types]
+        speeds = [job_type.speed.get(pool.name, 1.0) for job_type in scenario.workload.types]
         for _ in range(pool.servers):
             if address in wanted and pool.queue == "central":
                 built.append(PoolServer(env, address, speeds=speeds, meter=meter, chains=not has_delay(scenario)))
@@ -141,7 +141,7 @@ def build_dispatcher(
         recovers=scenario.cluster.on_failure == "redispatch",
         tasks_move=scenario.balance is not None,
         pools=scenario.pools,
-        types=[kind.name for kind in scenario.workload.types],
+        types=[job_type.name for job_type in scenario.workload.types],
         copies=copies if has_copies(scenario) else None,
         pool_agent=pool_agent_address(scenario),
         knowledge=build_knowledge(env, scenario, index),
@@ -154,12 +154,12 @@ def build_workload(scenario: Scenario, replication: int) -> Workload:
     return Workload(
         scenario.workload.arrivals,
         scenario.workload.size,
-        [kind.probability for kind in scenario.workload.types],
+        [job_type.probability for job_type in scenario.workload.types],
         scenario.rate,
         scenario.cluster.dispatchers,
         scenario.seed,
         replication,
-        type_names=[kind.name for kind in scenario.workload.types],
+        type_names=[job_type.name for job_type in scenario.workload.types],
         tasks=scenario.workload.task_numbers,
         replicas=scenario.replicas,
         dependence=scenario.workload.dependence,
@@ -234,7 +234,9 @@ class Source:
         for block in blocks:
             if block.arrival[0] < since:
                 block = block.take(block.arrival >= since)
-            yield from zip(block.job.tolist(), block.arrival.tolist(), block.kind.tolist(), block.sizes(), strict=True)
+            yield from zip(
+                block.job.tolist(), block.arrival.tolist(), block.job_type.tolist(), block.sizes(), strict=True
+            )
 
     def start(self, since: float = 0.0) -> None:
         """Schedule the first arrival, leaving out all that come before ``since``, a time of the workload."""

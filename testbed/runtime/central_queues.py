@@ -31,9 +31,11 @@ def build_pool_agent(env: Environment, scenario: Scenario) -> PoolAgent | None:
     address = pool_agent_address(scenario)
     if address is None:
         return None
-    kinds = scenario.workload.types
+    job_types = scenario.workload.types
     pools = [
-        CentralPool(pool.index, pool.first, pool.servers, [kind.speed.get(pool.name, 1.0) for kind in kinds])
+        CentralPool(
+            pool.index, pool.first, pool.servers, [job_type.speed.get(pool.name, 1.0) for job_type in job_types]
+        )
         for pool in scenario.central_pools
     ]
     threshold = scenario.threshold

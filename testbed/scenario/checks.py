@@ -100,7 +100,7 @@ def _check_policy(scenario: Scenario) -> None:
         policy.check_pools(
             parameters,
             {pool.name: pool.servers for pool in scenario.cluster.pools},
-            [kind.name for kind in scenario.workload.types],
+            [job_type.name for job_type in scenario.workload.types],
         )
     except ValueError as error:
         raise ScenarioError(str(error), key="dispatch") from None
@@ -160,13 +160,13 @@ def _check_mean_field(scenario: Scenario, overall_probe_rate: float) -> None:
 
 def _check_types_of_jobs(scenario: Scenario) -> None:
     types = scenario.workload.types
-    _check_unique("workload.types", [kind.name for kind in types])
-    total = math.fsum(kind.probability for kind in types)
+    _check_unique("workload.types", [job_type.name for job_type in types])
+    total = math.fsum(job_type.probability for job_type in types)
     if abs(total - 1) > _TOLERANCE:
         raise ScenarioError(f"the types' probabilities must add up to 1, not {total:.12g}", key="workload.types")
     pools = [pool.name for pool in scenario.cluster.pools]
-    for index, kind in enumerate(types):
-        for name in kind.speed:
+    for index, job_type in enumerate(types):
+        for name in job_type.speed:
             if name not in pools:
                 raise ScenarioError(
                     f"unknown pool{suggestion(name, pools)} (known pools: {', '.join(pools)})",
@@ -205,7 +205,7 @@ def _check_arrivals(scenario: Scenario) -> None:
         )
     _computed(lambda: arrivals.stream(scenario.rate, np.random.default_rng(0)), "workload.arrivals")
     if isinstance(arrivals, Trace):
-        names = [kind.name for kind in workload.types]
+        names = [job_type.name for job_type in workload.types]
         _computed(lambda: arrivals.recording.type_indices(names), "workload.arrivals")
         length = arrivals.recording.period * arrivals.natural_rate / scenario.rate
         if not arrivals.repeat and length < scenario.horizon:

@@ -141,8 +141,8 @@ def _check_rational(scenario: Scenario) -> None:
 
 def _check_impossible_service(scenario: Scenario) -> None:
     """Check that a type of job that a pool can't serve never stays there."""
-    for index, kind in enumerate(scenario.workload.types):
-        speeds = [kind.speed.get(pool.name, 1.0) for pool in scenario.pools]
+    for index, job_type in enumerate(scenario.workload.types):
+        speeds = [job_type.speed.get(pool.name, 1.0) for pool in scenario.pools]
         for pool in scenario.pools:
             if speeds[pool.index] > 0:
                 continue
@@ -161,7 +161,7 @@ def _check_impossible_service(scenario: Scenario) -> None:
             )
 
 
-def _stuck(scenario: Scenario, kind: int, speeds: Sequence[float]) -> PlacedPool | None:
+def _stuck(scenario: Scenario, job_type: int, speeds: Sequence[float]) -> PlacedPool | None:
     """Return a pool that can't serve a type of jobs and that some of them never leave; None if there is none."""
     from dispatchers.static import StaticParameters
 
@@ -171,7 +171,7 @@ def _stuck(scenario: Scenario, kind: int, speeds: Sequence[float]) -> PlacedPool
     starts = [1.0] * len(pools)
     if isinstance(parameters, StaticParameters):
         servers = {pool.name: pool.servers for pool in pools}
-        starts = parameters.assigned(servers, [each.name for each in scenario.workload.types])[kind]
+        starts = parameters.assigned(servers, [each.name for each in scenario.workload.types])[job_type]
     for start, share in enumerate(starts):
         if share > 0:
             end = _end_without_service(threshold, [pool.name for pool in pools], speeds, (start,))

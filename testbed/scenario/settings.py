@@ -324,9 +324,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """Time units that the jobs of the run have to finish in once arrivals have stopped."""
         return self.run.duration if self.run.drain is None else self.run.drain
 
-    def service_rate(self, kind: int, server: int) -> float:
-        """Return the speed of a server, 0..N-1 in the order of the pools, for the job type with index ``kind``."""
+    def service_rate(self, job_type: int, server: int) -> float:
+        """Return the speed of a server, 0..N-1 in the order of the pools, for a job type by index."""
         for pool in self.pools:
             if 0 <= server - pool.first < pool.servers:
-                return self.workload.types[kind].speed.get(pool.name, 1.0)
+                return self.workload.types[job_type].speed.get(pool.name, 1.0)
         raise IndexError(f"there is no server {server}: servers are 0 to {self.servers - 1}")

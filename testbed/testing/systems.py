@@ -24,7 +24,7 @@ class Job(NamedTuple):
 
     gap: float
     dispatcher: int
-    kind: int
+    job_type: int
     sizes: tuple[float, ...]
 
 

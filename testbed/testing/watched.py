@@ -128,14 +128,17 @@ class _SealedTicket(Ticket):
     """A ticket whose type and sizes can be read by the dispatcher only."""
 
     def __init__(self, trial: Trial, ticket: Ticket) -> None:
-        super().__init__(ticket.arrival, ticket.lag, ticket.kind, ticket.sizes)
+        super().__init__(ticket.arrival, ticket.lag, ticket.job_type, ticket.sizes)
         self.trial = trial
         for name in ("every_size", "signal"):  # which most have not
             if hasattr(ticket, name):
                 setattr(self, name, getattr(ticket, name))
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("kind", "sizes", "every_size", "signal") and sys._getframe(1).f_globals["__name__"] not in _PRIVY:
+        if (
+            name in ("job_type", "sizes", "every_size", "signal")
+            and sys._getframe(1).f_globals["__name__"] not in _PRIVY
+        ):
             raise self.trial.broken(f"reads the {name} of a job, which a policy may not know")
         return super().__getattribute__(name)
 

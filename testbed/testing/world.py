@@ -77,10 +77,10 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
     when = work = 0.0
     for number, job in enumerate(system.jobs):
         when += job.gap
-        work += sum(job.sizes) / SPEEDS[job.kind]
+        work += sum(job.sizes) / SPEEDS[job.job_type]
         dispatcher = dispatchers[job.dispatcher % system.dispatchers]
         sizes = (job.sizes * trial.most_copies)[: trial.most_copies] if copied else job.sizes
-        runtime.call_at(when, partial(dispatcher.arrive, number, job.kind, sizes))
+        runtime.call_at(when, partial(dispatcher.arrive, number, job.job_type, sizes))
     timeout = getattr(trial.parameters, "timeout", None) or 0.0
     runtime.run(when + work + timeout + PATIENCE)
     for server in servers:

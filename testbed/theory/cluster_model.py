@@ -52,7 +52,7 @@ class ScenarioLike(Protocol):
     def load(self) -> float:
         """Work per server per time unit."""
 
-    def service_rate(self, kind: int, server: int) -> float:
+    def service_rate(self, job_type: int, server: int) -> float:
         """Return the speed of a server for a job type."""
 
 
@@ -113,7 +113,7 @@ class ClusterModel:
         ends = accumulate(pool.servers for pool in cluster.pools)
         for index, (pool, end) in enumerate(zip(cluster.pools, ends, strict=True)):
             first = end - pool.servers
-            speeds = tuple(scenario.service_rate(kind, first) for kind in range(len(types)))
+            speeds = tuple(scenario.service_rate(job_type, first) for job_type in range(len(types)))
             mix, share = types, None
             if alpha is not None:
                 share = float(alpha[index] @ types)
@@ -190,5 +190,5 @@ def _assignment(scenario: ScenarioLike) -> Floats | None:
     if scenario.dispatch.policy != "static" or (threshold is not None and threshold.rational):
         return None
     servers = {pool.name: pool.servers for pool in scenario.cluster.pools}
-    types = [kind.name for kind in scenario.workload.types]
+    types = [job_type.name for job_type in scenario.workload.types]
     return np.array(scenario.dispatch.parameters.assigned(servers, types), dtype=np.float64).T

@@ -72,8 +72,8 @@ def _best(model: ClusterModel) -> str:
     assert best.assignment is not None
     assert best.thresholds is not None
     by_type = [
-        f"{kind}: " + ", ".join(f"{p.name} {share:.3g}" for p, share in zip(model.pools, shares, strict=True))
-        for kind, shares in zip(model.type_names, best.assignment.T, strict=True)
+        f"{job_type}: " + ", ".join(f"{p.name} {share:.3g}" for p, share in zip(model.pools, shares, strict=True))
+        for job_type, shares in zip(model.type_names, best.assignment.T, strict=True)
     ]
     text = f"{load}, for one with the assignment {{{'; '.join(by_type)}}}"
     if thresholds is None:

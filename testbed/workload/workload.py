@@ -33,7 +33,7 @@ class Block:
 
     job: IntArray  # number of the job, from 0
     arrival: FloatArray  # intended arrival time, in time units
-    kind: IntArray  # index of its type
+    job_type: IntArray  # index of its type
     size: FloatArray  # (tasks of all jobs,) of each job's tasks, or (jobs, replicas); in time units at speed 1
     dispatcher: IntArray  # index of the dispatcher that receives it
     tasks: IntArray  # how many it has
@@ -51,7 +51,7 @@ class Block:
             wanted[which] = True
             size = size[np.repeat(wanted, self.tasks)]
         return Block(
-            self.job[which], self.arrival[which], self.kind[which], size, self.dispatcher[which], self.tasks[which]
+            self.job[which], self.arrival[which], self.job_type[which], size, self.dispatcher[which], self.tasks[which]
         )
 
     def sizes(self) -> Iterator[Sequence[float]]:
@@ -143,11 +143,11 @@ class Workload:
         self._replicas = replicas
         self._identical = identical_probability(dependence)
         self._recorded_sizes: FloatArray | None = None
-        self._recorded_kinds: IntArray | None = None
+        self._recorded_types: IntArray | None = None
         if isinstance(arrivals, Trace):
             names = type_names if type_names is not None else [str(i) for i in range(len(probabilities))]
             self._recorded_sizes = recorded_sizes(arrivals, replicas, dependence, pools)
-            self._recorded_kinds = arrivals.recording.type_indices(names)
+            self._recorded_types = arrivals.recording.type_indices(names)
             if self._recorded_sizes is not None and tasks.most > 1:
                 raise ValueError("the trace has a size for each job, so that a job has one task")
 
@@ -201,14 +201,14 @@ class Workload:
             if n == 0:
                 return
             job = np.arange(first, first + n)
-            if self._recorded_kinds is None:
-                kind = np.searchsorted(self._cumulated, types.random(_DRAWN)[:n], side="right")
+            if self._recorded_types is None:
+                job_type = np.searchsorted(self._cumulated, types.random(_DRAWN)[:n], side="right")
             else:
-                kind = self._recorded_kinds[job % len(self._recorded_kinds)]
+                job_type = self._recorded_types[job % len(self._recorded_types)]
             dispatcher = (dispatchers.random(_DRAWN)[:n] * self._dispatchers).astype(np.int64)
             tasks = self._tasks.sample(numbers, _DRAWN)[:n]
             if self._recorded_sizes is None:
-                blocks = self._with_sizes(Block(job, arrival, kind, _NO_SIZES, dispatcher, tasks), sizes)
+                blocks = self._with_sizes(Block(job, arrival, job_type, _NO_SIZES, dispatcher, tasks), sizes)
                 if self._replicas == 1:
                     yield from blocks
                 else:
@@ -216,7 +216,7 @@ class Workload:
                     yield dataclasses.replace(block, size=self._with_replicas(block.size, replica_sizes, coins))
             else:
                 recorded = self._recorded_sizes[job % len(self._recorded_sizes)]
-                yield Block(job, arrival, kind, recorded, dispatcher, tasks)
+                yield Block(job, arrival, job_type, recorded, dispatcher, tasks)
             first += n
 
     def _with_replicas(
@@ -246,7 +246,7 @@ class Workload:
             yield Block(
                 block.job[piece],
                 block.arrival[piece],
-                block.kind[piece],
+                block.job_type[piece],
                 size[:wanted],
                 block.dispatcher[piece],
                 block.tasks[piece],

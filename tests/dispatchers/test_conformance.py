@@ -103,7 +103,7 @@ class ReadsSizes(Correct):
 
 class ReadsTheTypeLater(Correct):
     def on_done(self, done):
-        assert self.dispatcher.in_system[done.job].kind >= 0
+        assert self.dispatcher.in_system[done.job].job_type >= 0
 
 
 class ReadsAnotherAgent(Correct):
@@ -303,7 +303,7 @@ def test_a_correct_policy_passes(policy):
         (ProbesMoreThanItClaims, r"sends more probes for job 3 than the \d that probes_(per_job|for_tasks) claims"),
         (ProbesOnItsOwn, "than the 0 that probes_per_job claims"),
         (ReadsSizes, "reads the sizes of a job"),
-        (ReadsTheTypeLater, "reads the kind of a job"),
+        (ReadsTheTypeLater, "reads the job_type of a job"),
         (ReadsAnotherAgent, "no attribute 'agents'"),
         (UsesTheGlobalGenerator, "makes other decisions when it is run again with the same seed"),
         (UsesEntropy, "(makes other decisions|in one run and not in the next)"),

@@ -27,8 +27,8 @@ def knowledge(**known) -> Knowledge:
 def test_signals_have_the_probabilities_that_the_theory_is_given(known: dict[str, float]) -> None:
     expected = StaticParameters(knows=known).signal_probabilities(TYPES)
     told = knowledge(**known)
-    for kind, row in enumerate(expected):
-        signals = Counter(told.signal(kind) for _ in range(JOBS))
+    for job_type, row in enumerate(expected):
+        signals = Counter(told.signal(job_type) for _ in range(JOBS))
         possible = [signal for signal, probability in enumerate(row) if probability]
         assert set(signals) <= set(possible)
         if len(possible) > 1:
@@ -39,7 +39,7 @@ def test_signals_have_the_probabilities_that_the_theory_is_given(known: dict[str
 
 def test_known_types_are_told_as_they_are() -> None:
     told = knowledge()
-    assert [told.signal(kind) for kind in range(TYPES)] == list(range(TYPES))
+    assert [told.signal(job_type) for job_type in range(TYPES)] == list(range(TYPES))
     assert told.unknown == TYPES
 
 

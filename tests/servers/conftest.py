@@ -46,9 +46,9 @@ class Station:
         self.runtime.start()
         self.tasks = 0
 
-    def assign_at(self, when: float, size: float, kind: int = 0, sender: int = 1) -> None:
+    def assign_at(self, when: float, size: float, job_type: int = 0, sender: int = 1) -> None:
         """Have a task come to the server at a time not before now; tasks number the jobs from 0."""
-        message = Assign(0, sender, self.tasks, 0, kind, size)
+        message = Assign(0, sender, self.tasks, 0, job_type, size)
         self.tasks += 1
         self.runtime.call_at(when, partial(self.runtime.send, message))
 

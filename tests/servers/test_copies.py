@@ -170,11 +170,11 @@ def check_copies(cluster: Cluster, job: int, records: list[dict[str, Any]], work
     assert [record["copy"] for record in records] == [message.copy for message in assigned] == [*range(len(assigned))]
     assert Counter(record["fate"] for record in records)[WON] == 1
     assert math.isclose(work, sum(r["received"] for r in records if r["fate"] != DIED), abs_tol=1e-9)
-    kind, sizes = cluster.sizes[job]
+    job_type, sizes = cluster.sizes[job]
     for record, message in zip(records, assigned, strict=True):
         assert record["server"] == message.to
         assert record["pool"] == (message.to > 0)
-        service = message.size / SPEEDS[kind]
+        service = message.size / SPEEDS[job_type]
         assert message.size in sizes
         if record["fate"] == DIED:
             assert message.to in cluster.dead

@@ -65,8 +65,8 @@ class System:
         self.runtime.add(self.client)
         self.runtime.add(self.agent)
 
-    def enter_at(self, when: float, job: int, kind: int, pool: int, sizes: list[float], **more: Any) -> None:
-        message = Admit(self.agent.address, self.client.address, job, kind, pool, sizes, **more)
+    def enter_at(self, when: float, job: int, job_type: int, pool: int, sizes: list[float], **more: Any) -> None:
+        message = Admit(self.agent.address, self.client.address, job, job_type, pool, sizes, **more)
         self.runtime.call_at(when, partial(self.runtime.send, message))
 
     def run(self) -> Client:
@@ -108,17 +108,17 @@ def test_each_job_uses_the_processing_time_that_its_sizes_and_thresholds_say(
     model = Model(servers, (0.5, 0.5), SPEEDS, Exponential(), dependence)
     policy = Reroute() if action == "reroute" else Replicate()
     arrivals = np.cumsum(rng.exponential(1.2 / min(servers), jobs))
-    kinds, starts = rng.integers(0, 2, jobs).tolist(), rng.integers(0, 2, jobs).tolist()
+    job_types, starts = rng.integers(0, 2, jobs).tolist(), rng.integers(0, 2, jobs).tolist()
     sizes = rng.exponential(1.0, (jobs, 2))
     if dependence == "identical":
         sizes[:, 1] = sizes[:, 0]
     for job in range(jobs):
-        system.enter_at(float(arrivals[job]), job, kinds[job], starts[job], sizes[job].tolist())
+        system.enter_at(float(arrivals[job]), job, job_types[job], starts[job], sizes[job].tolist())
     client = system.run()
     assert len(client.departures) == jobs
     for job in range(jobs):
         expected = processing_time(
-            model, policy, (starts[job], 1 - starts[job]), kinds[job], sizes[job].tolist(), [tau[starts[job]]]
+            model, policy, (starts[job], 1 - starts[job]), job_types[job], sizes[job].tolist(), [tau[starts[job]]]
         )
         assert system.used(job) == pytest.approx(list(expected), abs=1e-9)
         copies = client.copies[job]

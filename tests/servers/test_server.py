@@ -106,8 +106,8 @@ def test_the_buffer_counts_the_task_in_service(station):
 
 def test_a_task_is_served_at_the_speed_for_its_type(station):
     system = station(speeds=[1.0, 4.0, 0.5])
-    for kind in (0, 1, 2):
-        system.assign_at(0.0, 2.0, kind)
+    for job_type in (0, 1, 2):
+        system.assign_at(0.0, 2.0, job_type)
     system.runtime.run()
     assert [(when, message.service) for when, message in system.clients[0].of(Done)] == [(2, 2), (2.5, 0.5), (6.5, 4)]
 

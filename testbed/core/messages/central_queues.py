@@ -15,7 +15,7 @@ class Admit(Message, tag=40):
     """
 
     job: int
-    kind: int
+    job_type: int
     pool: int
     sizes: list[float]
     thresholds: list[float] = msgspec.field(default_factory=list)
@@ -30,7 +30,7 @@ class Serve(Message, tag=41):
     """
 
     copy: int
-    kind: int
+    job_type: int
     size: float
     received: float
     threshold: float

@@ -26,7 +26,7 @@ class AssignCopy(Message, tag=50, gc=True):
     job: int
     copy: int
     number: int
-    kind: int
+    job_type: int
     size: float
     reports_start: bool = False
     peers: list[Peer] = msgspec.field(default_factory=list)

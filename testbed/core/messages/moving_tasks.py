@@ -46,7 +46,7 @@ class MovedTask(msgspec.Struct, array_like=True, gc=False):
     dispatcher: int
     job: int
     task: int
-    kind: int
+    job_type: int
     size: float
     waited: float
     moves: int

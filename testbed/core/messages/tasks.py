@@ -24,14 +24,14 @@ class ProbeReply(Message, tag=2):
 
 
 class Assign(Message, tag=3):
-    """A dispatcher places a task of a job on a server. ``kind`` indexes the job type; ``size`` is in time units.
+    """A dispatcher places a task of a job on a server. ``job_type`` indexes the job type; ``size`` is in time units.
 
     ``moves`` is how often the task had moved before, in a life that ended with its server; 0 for most.
     """
 
     job: int
     task: int
-    kind: int
+    job_type: int
     size: float
     moves: int = 0
 

@@ -54,7 +54,7 @@ def finished_board(folder: Path) -> Board:
 def _run(folder: Path, scenario: Scenario, summary: Summary) -> tuple[RunView, list[Point]]:
     twin = summary.source == "twin"
     name = summary.variant if not summary.replication else f"{summary.variant} #{summary.replication + 1}"
-    types = [kind.name for kind in scenario.workload.types]
+    types = [job_type.name for job_type in scenario.workload.types]
     columns = read_jobs(
         folder / ("twin.parquet" if twin else "jobs.parquet"), summary.variant, summary.replication, types
     )

@@ -64,7 +64,7 @@ class Measured:
 
     def jobs(self, source: str, replication: int) -> Columns:
         """Return the records of all jobs of one run. Raises OutputError."""
-        types = [kind.name for kind in self.scenario.workload.types]
+        types = [job_type.name for job_type in self.scenario.workload.types]
         return read_jobs(self.folder / FILES[source], self.name, replication, types)
 
     def budget(self, source: str) -> ErrorBudget | None:

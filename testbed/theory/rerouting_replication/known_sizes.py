@@ -218,9 +218,9 @@ class OptionTable:
         return found
 
 
-def _speeds(model: Model, q: int, kinds: Sequence[int]) -> list[float]:
-    """Return the positive speeds in pool q of the types ``kinds``, the fastest first, each once."""
-    return sorted({model.speeds[q][j] for j in kinds} - {0.0}, reverse=True)
+def _speeds(model: Model, q: int, job_types: Sequence[int]) -> list[float]:
+    """Return the positive speeds in pool q of the types ``job_types``, the fastest first, each once."""
+    return sorted({model.speeds[q][j] for j in job_types} - {0.0}, reverse=True)
 
 
 def _continuations(model: Model, q: int, left: frozenset[int]) -> Iterator[tuple[int, ...]]:

@@ -240,13 +240,13 @@ def require_time(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value}; give a finite time of at least 0")
 
 
-def require_path(model: Model, path: Sequence[int], kind: int) -> None:
-    """Raise ValueError unless ``path`` is one of the model's pools after the other, and ``kind`` one of its types."""
+def require_path(model: Model, path: Sequence[int], job_type: int) -> None:
+    """Raise ValueError unless ``path`` is a chain of distinct neighbours among the pools, and ``job_type`` a type."""
     pools, types = len(model.pools), len(model.types)
     if not all(_is_whole(q) and 0 <= q < pools for q in path) or any(a == b for a, b in pairwise(path)):
         raise ValueError(f"pools {tuple(path)} are no path: each is from 0 to {pools - 1}, and not the one before")
-    if not (_is_whole(kind) and 0 <= kind < types):
-        raise ValueError(f"kind is {kind}; give the index of a type, from 0 to {types - 1}")
+    if not (_is_whole(job_type) and 0 <= job_type < types):
+        raise ValueError(f"job_type is {job_type}; give the index of a type, from 0 to {types - 1}")
 
 
 def _is_whole(value: object) -> bool:

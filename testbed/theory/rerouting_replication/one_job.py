@@ -55,30 +55,30 @@ class Visit:
 
 
 def one_job(
-    model: Model, start: int, other: int, kind: int, threshold: npt.ArrayLike, *, carry_over: bool = False
+    model: Model, start: int, other: int, job_type: int, threshold: npt.ArrayLike, *, carry_over: bool = False
 ) -> OneJob:
-    """Return the moments for a job of type ``kind`` that starts in pool ``start`` and may go on in pool ``other``.
+    """Return the moments for a job of type ``job_type`` that starts in pool ``start`` and may go on in pool ``other``.
 
     ``threshold`` is in time units of received processing, at least 0, maybe infinite; an array gives arrays.
     Raises ValueError for pools, a type or thresholds that are none.
     """
-    require_path(model, (start, other), kind)
+    require_path(model, (start, other), job_type)
     tau = np.asarray(threshold, dtype=np.float64)
     if not (tau >= 0).all():
         raise ValueError(f"threshold is {threshold!r}; give times of at least 0, or inf")
     times = np.stack([tau, np.full_like(tau, np.inf)], axis=-1)
-    first, second = reroute_visits(model, kind, (start, other), times, carry_over=carry_over)
-    k, k2 = joint_phase(model, start, other, kind, tau, carry_over=carry_over)
+    first, second = reroute_visits(model, job_type, (start, other), times, carry_over=carry_over)
+    k, k2 = joint_phase(model, start, other, job_type, tau, carry_over=carry_over)
     return OneJob(first.mean, first.second, second.probability, second.mean, second.second, k, k2)
 
 
-def original_wins(model: Model, start: int, other: int, kind: int, threshold: float) -> float:
+def original_wins(model: Model, start: int, other: int, job_type: int, threshold: float) -> float:
     """Return the probability that the original finishes first, given that the job was replicated; nan if none is.
 
     A tie counts for the original. Raises ValueError for sizes that may be independent and are not exponential (or
     hyperexponential): their formula is not known here.
     """
-    law, r_i, r_l = size_moments(model.size), model.r[start, kind], model.r[other, kind]
+    law, r_i, r_l = size_moments(model.size), model.r[start, job_type], model.r[other, job_type]
     c = _work(r_i, np.asarray(threshold, dtype=np.float64))
     crossed = float(law.tail(c))
     if crossed == 0:
@@ -95,15 +95,15 @@ def original_wins(model: Model, start: int, other: int, kind: int, threshold: fl
 
 
 def reroute_visits(
-    model: Model, kind: int, path: Sequence[int], times: Floats, *, carry_over: bool = False, squares: bool = True
+    model: Model, job_type: int, path: Sequence[int], times: Floats, *, carry_over: bool = False, squares: bool = True
 ) -> list[Visit]:
-    """Return the visits of a rerouted job of type ``kind`` to the pools of ``path``, in order.
+    """Return the visits of a rerouted job of type ``job_type`` to the pools of ``path``, in order.
 
     Visit v gets up to ``times[..., v]`` of service, from zero, and the job has the same size on each visit to a pool;
     with ``carry_over`` (two different pools) the work of the first visit counts in the second. Without ``squares`` the
     second moments are nan: a search that does not need them is twice as fast.
     """
-    law, r = size_moments(model.size), model.r[:, kind]
+    law, r = size_moments(model.size), model.r[:, job_type]
     shape = times.shape[:-1]
     passed: dict[int, Floats] = {}  # the largest work that the job was seen to exceed, by pool
     visits = []
@@ -131,13 +131,13 @@ def reroute_visits(
 
 
 def joint_phase(
-    model: Model, start: int, other: int, kind: int, tau: Floats, *, carry_over: bool = False, squares: bool = True
+    model: Model, start: int, other: int, job_type: int, tau: Floats, *, carry_over: bool = False, squares: bool = True
 ) -> tuple[Floats, Floats]:
     """Return the first and second moment (k, k2) of the joint phase, 0 for a job that never gets to it.
 
     Without ``squares`` k2 is nan.
     """
-    law, r_i, r_l = size_moments(model.size), model.r[start, kind], model.r[other, kind]
+    law, r_i, r_l = size_moments(model.size), model.r[start, job_type], model.r[other, job_type]
     c = _work(r_i, tau)
     crossed = law.tail(c)
     parts = []

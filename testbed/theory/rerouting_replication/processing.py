@@ -18,7 +18,12 @@ from testbed.theory.rerouting_replication.model import (
 
 
 def processing_time(
-    model: Model, policy: Policy, path: Sequence[int], kind: int, sizes: Sequence[float], thresholds: Sequence[float]
+    model: Model,
+    policy: Policy,
+    path: Sequence[int],
+    job_type: int,
+    sizes: Sequence[float],
+    thresholds: Sequence[float],
 ) -> list[float]:
     """Return the processing time that the job uses in each pool, in time units.
 
@@ -26,7 +31,7 @@ def processing_time(
         model: its pools, types and speeds are used.
         policy: what happens at a threshold.
         path: the pools that the job visits, in order, if it passes all thresholds: starting pool, then the others.
-        kind: index of the job's type.
+        job_type: index of the job's type.
         sizes: x_i, the job's size in each pool.
         thresholds: the threshold of each visit but the last, in time units of received processing.
 
@@ -34,7 +39,7 @@ def processing_time(
     size, and for a path, a type, sizes or thresholds that don't fit.
     """
     require_policy(policy)
-    require_path(model, path, kind)
+    require_path(model, path, job_type)
     if len(sizes) != len(model.pools) or not all(0 <= x < math.inf for x in sizes):
         raise ValueError(f"sizes are {sizes}; give one for each of {len(model.pools)} pools, finite and at least 0")
     if not all(tau >= 0 for tau in thresholds):
@@ -48,9 +53,9 @@ def processing_time(
     if len(thresholds) != len(path) - 1:
         raise ValueError(f"a path of {len(path)} pools has {len(path) - 1} thresholds, but {len(thresholds)} are given")
     used = [0.0] * len(model.pools)
-    y = [_time(x, model.speeds[i][kind]) for i, x in enumerate(sizes)]
+    y = [_time(x, model.speeds[i][job_type]) for i, x in enumerate(sizes)]
     if isinstance(policy, (Replicate, FullRedundancy)):
-        return _replicated(model, policy, path, kind, sizes, thresholds[0])
+        return _replicated(model, policy, path, job_type, sizes, thresholds[0])
     for q, tau in zip(path, thresholds, strict=False):
         if y[q] <= tau:
             used[q] += y[q]
@@ -58,26 +63,26 @@ def processing_time(
         used[q] += tau
     last = path[-1]
     if isinstance(policy, Reroute) and policy.carry_over and len(path) > 1:
-        work = model.speeds[path[0]][kind] * thresholds[0]
-        used[last] += _time(max(sizes[last] - work, 0.0), model.speeds[last][kind])
+        work = model.speeds[path[0]][job_type] * thresholds[0]
+        used[last] += _time(max(sizes[last] - work, 0.0), model.speeds[last][job_type])
     else:
         used[last] += y[last]
     return used
 
 
 def _replicated(
-    model: Model, policy: Policy, path: Sequence[int], kind: int, sizes: Sequence[float], tau: float
+    model: Model, policy: Policy, path: Sequence[int], job_type: int, sizes: Sequence[float], tau: float
 ) -> list[float]:
     used = [0.0] * len(model.pools)
     start, other = path
-    y = _time(sizes[start], model.speeds[start][kind])
+    y = _time(sizes[start], model.speeds[start][job_type])
     if y <= tau:
         used[start] = y
         return used
     left = sizes[other]
     if isinstance(policy, Replicate) and policy.carry_over:
-        left = max(left - model.speeds[start][kind] * tau, 0.0)
-    k = min(y - tau, _time(left, model.speeds[other][kind]))
+        left = max(left - model.speeds[start][job_type] * tau, 0.0)
+    k = min(y - tau, _time(left, model.speeds[other][job_type]))
     used[start], used[other] = tau + k, k
     return used
 

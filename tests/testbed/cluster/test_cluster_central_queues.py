@@ -49,8 +49,8 @@ def whole_times(scenario: Scenario, jobs: int) -> np.ndarray:
     pools = [pool.name for pool in scenario.pools]
     rows: list[list[float]] = []
     for block in build_workload(scenario, 0).blocks():
-        for kind, sizes in zip(block.kind.tolist(), block.sizes(), strict=True):
-            speed = scenario.workload.types[kind].speed
+        for job_type, sizes in zip(block.job_type.tolist(), block.sizes(), strict=True):
+            speed = scenario.workload.types[job_type].speed
             rows.append([size / speed[pool] for size, pool in zip(sizes, pools, strict=True)])
         if len(rows) >= jobs:
             break

@@ -56,11 +56,11 @@ def expected(scenario: Scenario, measured: Measurements) -> np.ndarray:
     threshold = scenario.threshold
     assert threshold is not None
     pools = [pool.name for pool in scenario.pools]
-    kinds = scenario.workload.types
+    job_types = scenario.workload.types
     model = Model(
         tuple(pool.servers for pool in scenario.pools),
-        tuple(kind.probability for kind in kinds),
-        tuple(tuple(kind.speed.get(pool, 1.0) for kind in kinds) for pool in pools),
+        tuple(job_type.probability for job_type in job_types),
+        tuple(tuple(job_type.speed.get(pool, 1.0) for job_type in job_types) for pool in pools),
         scenario.workload.size,
     )
     policy = Reroute() if threshold.action == "reroute" else Replicate()
@@ -69,12 +69,12 @@ def expected(scenario: Scenario, measured: Measurements) -> np.ndarray:
     start = dict(zip(measured.copies["job"][first].tolist(), measured.copies["pool"][first].tolist(), strict=True))
     rows = []
     for block in build_workload(scenario, 0).blocks():
-        for job, kind, sizes in zip(block.job.tolist(), block.kind.tolist(), block.sizes(), strict=True):
+        for job, job_type, sizes in zip(block.job.tolist(), block.job_type.tolist(), block.sizes(), strict=True):
             if job not in start:
                 return np.array(rows)
             path = [(start[job] + hop) % len(pools) for hop in range(threshold.hops + 1)]
             taus = [by_pool[pool] for pool in path[:-1]]
-            rows.append(processing_time(model, policy, path, kind, sizes, taus))
+            rows.append(processing_time(model, policy, path, job_type, sizes, taus))
     raise AssertionError("the workload has ended")
 
 
@@ -141,8 +141,8 @@ def test_what_is_assigned_by_signal_is_what_the_scenario_says() -> None:
     )
     measured = simulate(scenario)
     of_job = np.argsort(measured.columns["job"])
-    kinds = measured.columns["type"][of_job]
-    assert measured.copies["pool"].tolist() == kinds[measured.copies["job"]].tolist()
+    job_types = measured.columns["type"][of_job]
+    assert measured.copies["pool"].tolist() == job_types[measured.copies["job"]].tolist()
 
 
 @pytest.mark.parametrize("action", ["reroute", "replicate"])

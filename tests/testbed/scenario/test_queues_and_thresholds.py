@@ -78,7 +78,7 @@ def test_variants_of_thresholds_and_dependence_meet_the_same_first_sizes() -> No
     for block in blocks[1:]:
         assert (block.size[:, 0] == blocks[0].size[:, 0]).all()
         assert (block.arrival == blocks[0].arrival).all()
-        assert (block.kind == blocks[0].kind).all()
+        assert (block.job_type == blocks[0].job_type).all()
     assert (blocks[2].size[:, 1] != blocks[0].size[:, 1]).all()
 
 

@@ -81,7 +81,7 @@ def test_rate_and_load_follow_from_each_other() -> None:
 
 def test_servers_are_numbered_in_the_order_of_the_pools() -> None:
     scenario = small()
-    assert [[scenario.service_rate(kind, server) for server in range(5)] for kind in (0, 1)] == [
+    assert [[scenario.service_rate(job_type, server) for server in range(5)] for job_type in (0, 1)] == [
         [3.0, 3.0, 1.0, 1.0, 1.0],
         [1.0] * 5,
     ]

@@ -26,18 +26,18 @@ JOBS = 4000
 def used(model: Model, action: Any, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     """The processing time of each of JOBS jobs under the rule, shape (JOBS, 2)."""
     rule = rational_rule(model, KnownSizes(action))
-    kinds = rng.choice(len(model.types), JOBS, p=model.types)
+    job_types = rng.choice(len(model.types), JOBS, p=model.types)
     first, other = rng.exponential(model.size.mean, (2, JOBS))
     second = np.where(rng.random(JOBS) < model.theta, first, other)
     result = []
-    for kind, sizes, uniform in zip(kinds, np.stack([first, second], 1), rng.random(JOBS), strict=True):
+    for job_type, sizes, uniform in zip(job_types, np.stack([first, second], 1), rng.random(JOBS), strict=True):
         start, thresholds = rule.choose(sizes, uniform)
         if not thresholds:
-            result.append(processing_time(model, ZeroRedundancy(), [start], kind, sizes, []))
+            result.append(processing_time(model, ZeroRedundancy(), [start], job_type, sizes, []))
             continue
         path = [(start + visit) % 2 for visit in range(len(thresholds) + 1)]
         policy = Reroute(hops=len(thresholds)) if action == "reroute" else Replicate()
-        result.append(processing_time(model, policy, path, kind, sizes, thresholds))
+        result.append(processing_time(model, policy, path, job_type, sizes, thresholds))
     return np.array(result)
 
 

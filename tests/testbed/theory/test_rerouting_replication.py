@@ -176,9 +176,9 @@ def test_three_equal_pools_replicating_at_once_use_two_of_them_at_a_time():
 @pytest.mark.parametrize("name", ["reroute", "replicate"])
 def test_processing_times_are_those_of_the_exact_trace(name):
     trace, model = VALUES["trace"], standard(0.5, Exponential(1.0))
-    for kind, start, sizes, used in zip(trace["kind"], trace["start"], trace["sizes"], trace[name], strict=True):
+    for job_type, start, sizes, used in zip(trace["kind"], trace["start"], trace["sizes"], trace[name], strict=True):
         tau = (2, 1.6)[start]
-        got = processing_time(model, POLICIES[name], (start, 1 - start), kind, sizes, [tau])
+        got = processing_time(model, POLICIES[name], (start, 1 - start), job_type, sizes, [tau])
         assert got == pytest.approx(used, abs=1e-12)
 
 

@@ -76,7 +76,7 @@ def test_arrays_make_the_same_model_and_policy_as_tuples():
         (lambda m: Reroute(hops=2.5), "hops is 2.5; give a whole number"),
         (lambda m: one_job(m, 0, -1, 0, 1.0), r"pools \(0, -1\) are no path"),
         (lambda m: one_job(m, 0, 0, 0, 1.0), r"pools \(0, 0\) are no path"),
-        (lambda m: one_job(m, 0, 1, 2, 1.0), "kind is 2; give the index of a type, from 0 to 1"),
+        (lambda m: one_job(m, 0, 1, 2, 1.0), "job_type is 2; give the index of a type, from 0 to 1"),
         (lambda m: one_job(m, 0, 1, 0, math.nan), "threshold is nan"),
         (lambda m: processing_time(m, Reroute(), (0, 2), 0, (1, 1), (1,)), r"pools \(0, 2\) are no path"),
         (lambda m: processing_time(m, Reroute(), (0, 1), 0, (1,), (1,)), "sizes are .*; give one for each of 2 pools"),

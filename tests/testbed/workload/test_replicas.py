@@ -86,7 +86,7 @@ def test_further_replicas_leave_all_else_as_it_is(dependence: Any, replicas: int
     """Common random numbers: policies without copies, and other pools, meet the same jobs."""
     one, several = jobs(9000), jobs(9000, replicas=replicas, dependence=dependence)
     assert np.array_equal(one.size, several.size[:, 0])
-    for name in ("job", "arrival", "kind", "dispatcher", "tasks"):
+    for name in ("job", "arrival", "job_type", "dispatcher", "tasks"):
         assert np.array_equal(getattr(one, name), getattr(several, name))
 
 

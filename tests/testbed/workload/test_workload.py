@@ -15,7 +15,7 @@ from testbed.workload.arrivals import ArrivalProcess, MarkovModulatedPoisson, Po
 from testbed.workload.distributions import Distribution, Exponential, PhaseType
 from testbed.workload.workload import Block, Workload
 
-COLUMNS = ("job", "arrival", "kind", "size", "dispatcher")
+COLUMNS = ("job", "arrival", "job_type", "size", "dispatcher")
 CYCLE = PhaseType(alpha=(0.5, 0.5), S=((-2.0, 1.0), (1.0, -1.5)))
 
 
@@ -56,7 +56,7 @@ def test_blocks_hold_consecutive_jobs() -> None:
     assert {name: getattr(jobs, name).dtype.kind for name in COLUMNS} == {
         "job": "i",
         "arrival": "f",
-        "kind": "i",
+        "job_type": "i",
         "size": "f",
         "dispatcher": "i",
     }
@@ -83,7 +83,7 @@ def test_same_seed_and_replication_give_the_same_jobs() -> None:
     [
         ({"dispatchers": 7}, {"dispatcher"}),
         ({"size": CYCLE}, {"size"}),
-        ({"type_probabilities": [0.9, 0.1]}, {"kind"}),
+        ({"type_probabilities": [0.9, 0.1]}, {"job_type"}),
         ({"rate": 9.0}, {"arrival"}),
         ({"arrivals": Renewal(gap=CYCLE)}, {"arrival"}),
     ],
@@ -96,15 +96,15 @@ def test_a_change_moves_only_what_it_is_about(change: dict[str, Any], columns: s
 def test_types_and_dispatchers_are_drawn_with_their_probabilities() -> None:
     """False alarm of each: 1e-5."""
     jobs = first(workload().blocks(), 50_000)
-    assert stats.chisquare(np.bincount(jobs.kind), np.array([0.2, 0.5, 0.3]) * 50_000).pvalue > 1e-5
+    assert stats.chisquare(np.bincount(jobs.job_type), np.array([0.2, 0.5, 0.3]) * 50_000).pvalue > 1e-5
     assert stats.chisquare(np.bincount(jobs.dispatcher)).pvalue > 1e-5
-    table = np.histogram2d(jobs.kind, jobs.dispatcher, bins=3)[0]
+    table = np.histogram2d(jobs.job_type, jobs.dispatcher, bins=3)[0]
     assert stats.chi2_contingency(table).pvalue > 1e-5
 
 
 def test_type_of_probability_zero_never_occurs() -> None:
     jobs = first(workload(type_probabilities=[0.0, 1.0, 0.0]).blocks(), 5000)
-    assert set(jobs.kind.tolist()) == {1}
+    assert set(jobs.job_type.tolist()) == {1}
 
 
 def test_dispatchers_split_the_jobs_between_them() -> None:
@@ -138,7 +138,7 @@ def test_recorded_sizes_and_types_are_used(file: str) -> None:
     assert block.job.tolist() == [0, 1, 2]
     assert block.arrival.tolist() == [0, 1, 3]
     assert block.size.tolist() == [1.5, 2.5, 0.5]
-    assert block.kind.tolist() == [1, 0, 1]
+    assert block.job_type.tolist() == [1, 0, 1]
     assert [len(block) for block in jobs.blocks(size=2)] == [2, 1]
 
 
@@ -147,7 +147,7 @@ def test_recording_that_repeats_repeats_sizes_and_types(file: str) -> None:
     block = first(jobs.blocks(), 10_000)
     assert block.size[:7].tolist() == [1.5, 2.5, 0.5, 1.5, 2.5, 0.5, 1.5]
     assert block.size[9999] == 1.5
-    assert block.kind[[9997, 9998, 9999]].tolist() == [0, 1, 1]
+    assert block.job_type[[9997, 9998, 9999]].tolist() == [0, 1, 1]
     assert 9999 / block.arrival[-1] == pytest.approx(2, rel=1e-3)
 
 
@@ -155,7 +155,7 @@ def test_sizes_and_types_are_drawn_where_the_recording_has_none(tmp_path: Path) 
     path = tmp_path / "times.csv"
     path.write_text("arrival\n" + "\n".join(map(str, range(5000))) + "\n")
     jobs = first(workload(arrivals=Trace(file=str(path)), size=CYCLE, rate=None).blocks(), 5000)
-    assert same(jobs, first(workload(size=CYCLE).blocks(), 5000), ["job", "kind", "size", "dispatcher"])
+    assert same(jobs, first(workload(size=CYCLE).blocks(), 5000), ["job", "job_type", "size", "dispatcher"])
 
 
 def test_recorded_types_must_be_types_of_the_workload(file: str) -> None:
