@@ -17,8 +17,8 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from dispatchers.awaiting_cancellation import Closing
-from testbed.core.copy_life import DIED, NOT_CANCELLED, WON
 from testbed.core.messages import Admit, CopyEnded, Done, JobDone
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 from testbed.core.records import CopyRecord
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Entering:
             copy.wait,
             copy.received,
             copy.preemptions,
-            copy.fate,
-            copy.met,
+            copy.outcome,
+            copy.state_at_cancellation,
             copy.delay,
         )
 
@@ -94,17 +94,19 @@ class Entering:
         """Note a job that such a server has finished."""
         dispatcher = self._dispatcher
         if done.job in dispatcher.in_system:
-            self._write(done.job, done.sender, done.wait, done.service, WON)
+            self._write(done.job, done.sender, done.wait, done.service, CopyOutcome.WON)
         dispatcher.on_done(done)
 
     def on_lost(self, first: int, last: int) -> None:
         """Note that the jobs at servers ``first`` to ``last`` have died there, before they are placed once more."""
         for job, ticket in self._dispatcher.in_system.items():
             if ticket.at and first <= ticket.at[0] <= last:
-                self._write(job, ticket.at[0], nan, nan, DIED)
+                self._write(job, ticket.at[0], nan, nan, CopyOutcome.DIED)
                 self._died[job] = self._died.get(job, 0) + 1
 
-    def _write(self, job: int, server: int, wait: float, received: float, fate: int) -> None:
+    def _write(self, job: int, server: int, wait: float, received: float, outcome: CopyOutcome) -> None:
         copy, pool = self._died.get(job, 0), bisect_right(self._first_of_pool, server) - 1
         end = self._dispatcher.env.now
-        self._records.write(CopyRecord(job, copy, pool, server, wait, received, 0, fate, NOT_CANCELLED, nan, end))
+        self._records.write(
+            CopyRecord(job, copy, pool, server, wait, received, 0, outcome, StateAtCancellation.NOT_CANCELLED, nan, end)
+        )

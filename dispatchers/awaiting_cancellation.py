@@ -10,7 +10,8 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING
 
-from testbed.core.records import COMPLETED, CopyRecord, JobRecord
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
+from testbed.core.records import CopyRecord, JobRecord
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
@@ -48,13 +49,15 @@ class Closing:
         wait: float,
         received: float,
         preemptions: int,
-        fate: int,
-        met: int,
+        outcome: CopyOutcome,
+        state_at_cancellation: StateAtCancellation,
         delay: float,
     ) -> None:
         """Write the record of a copy (testbed.core.records.CopyRecord), whose end is known from now on."""
         end = self._dispatcher.env.now
-        self._records.write(CopyRecord(job, copy, pool, server, wait, received, preemptions, fate, met, delay, end))
+        self._records.write(
+            CopyRecord(job, copy, pool, server, wait, received, preemptions, outcome, state_at_cancellation, delay, end)
+        )
         account = self._account(job)
         account.ended += 1
         if not isnan(received):
@@ -87,7 +90,7 @@ class Closing:
             job,
             ticket.job_type,
             dispatcher.index,
-            COMPLETED,
+            JobOutcome.COMPLETED,
             ticket.arrival,
             ticket.lag,
             response,

@@ -24,8 +24,9 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from dispatchers.awaiting_cancellation import Closing
-from testbed.core.copy_life import DIED, LOST, MET_DONE, NOT_CANCELLED, OPEN, WON, Event, State, advance
+from testbed.core.copy_life import OPEN, Event, State, advance
 from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Peer, Started
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
@@ -129,9 +130,11 @@ class Copying:
         ticket = dispatcher.in_system.pop(done.job, None)
         if ticket is None:
             copy.state = advance(copy.state, Event.TOO_LATE)
-            self._ended(done.job, done.task, done.wait, done.service, LOST, MET_DONE)
+            self._ended(
+                done.job, done.task, done.wait, done.service, CopyOutcome.SUPERSEDED, StateAtCancellation.ALREADY_DONE
+            )
             return
-        met = MET_DONE if copy.state is State.CANCELLED else NOT_CANCELLED
+        state = StateAtCancellation.ALREADY_DONE if copy.state is State.CANCELLED else StateAtCancellation.NOT_CANCELLED
         copy.state = advance(copy.state, Event.FINISH)
         self._cancel_others(done.job, copies, copy)
         dispatcher.policy.on_done(done)
@@ -145,7 +148,7 @@ class Copying:
             lateness=done.lateness,
             copies=len(copies),
         )
-        self._ended(done.job, done.task, done.wait, done.service, WON, met)
+        self._ended(done.job, done.task, done.wait, done.service, CopyOutcome.WON, state)
 
     def on_cancelled(self, cancelled: Cancelled) -> None:
         """Note that a cancelled copy has ended."""
@@ -153,7 +156,9 @@ class Copying:
         if copy.state is State.SERVED:  # by a peer that has started; of that the dispatcher knows nothing
             copy.state = advance(copy.state, Event.CANCEL)
         copy.state = advance(copy.state, Event.CONFIRMED)
-        self._ended(cancelled.job, cancelled.copy, cancelled.wait, cancelled.received, LOST, cancelled.met)
+        self._ended(
+            cancelled.job, cancelled.copy, cancelled.wait, cancelled.received, CopyOutcome.SUPERSEDED, cancelled.state
+        )
 
     def on_lost(self, first: int, last: int) -> None:
         """Note that the copies on servers ``first`` to ``last`` have died with them."""
@@ -161,7 +166,7 @@ class Copying:
             for order, copy in enumerate(copies):
                 if first <= copy.server <= last and copy.state in OPEN:
                     copy.state = advance(copy.state, Event.LOSE)
-                    self._ended(job, order, nan, nan, DIED, NOT_CANCELLED)
+                    self._ended(job, order, nan, nan, CopyOutcome.DIED, StateAtCancellation.NOT_CANCELLED)
 
     def _cancel_others(self, job: int, copies: list[Copy], wanted: Copy) -> None:
         dispatcher = self._dispatcher
@@ -173,13 +178,15 @@ class Copying:
                     CancelCopy(copy.server, dispatcher.address, dispatcher.address, job, order, copy.number)
                 )
 
-    def _ended(self, job: int, order: int, wait: float, received: float, fate: int, met: int) -> None:
+    def _ended(
+        self, job: int, order: int, wait: float, received: float, outcome: CopyOutcome, state: StateAtCancellation
+    ) -> None:
         dispatcher = self._dispatcher
         copies = self._copies[job]
         copy = copies[order]
-        delay = dispatcher.env.now - copy.cancelled_at if fate == LOST else nan
+        delay = dispatcher.env.now - copy.cancelled_at if outcome is CopyOutcome.SUPERSEDED else nan
         pool = bisect_right(self._first_of_pool, copy.server) - 1
-        self.closing.copy_ended(job, order, pool, copy.server, wait, received, 0, fate, met, delay)
+        self.closing.copy_ended(job, order, pool, copy.server, wait, received, 0, outcome, state, delay)
         if not any(other.state in OPEN for other in copies):
             if job in dispatcher.in_system:
                 self._place_again(job)

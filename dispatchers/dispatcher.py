@@ -37,21 +37,14 @@ from testbed.core.messages import (
     SlotsReserved,
     Started,
 )
+from testbed.core.outcomes import JobOutcome
 from testbed.core.placed_pool import PlacedPool
-from testbed.core.records import (
-    COMPLETED,
-    DROPPED,
-    IN_SYSTEM,
-    LOST,
-    CopyRecords,
-    JobRecord,
-    JobRecords,
-    TaskRecord,
-    TaskRecords,
-)
+from testbed.core.records import CopyRecords, JobRecord, JobRecords, TaskRecord, TaskRecords
 
 #: In place of a task's server, once the task is done.
 FINISHED = -1
+#: Bound here because looking up a member of an enumeration for every job takes time.
+COMPLETED, DROPPED = JobOutcome.COMPLETED, JobOutcome.DROPPED
 
 
 class Dispatcher(Agent):
@@ -328,7 +321,7 @@ class Dispatcher(Agent):
         ticket.dropped = True
         ticket.remaining -= 1
         if not ticket.remaining:
-            self._end(dropped.job, ticket, DROPPED)
+            self._end(dropped.job, ticket, JobOutcome.DROPPED)
 
     def commit(self, job: int) -> None:
         """Send the tasks of a job to the servers that hold places for them."""
@@ -341,17 +334,17 @@ class Dispatcher(Agent):
         ticket = self.in_system[job]
         for task, server in enumerate(ticket.at):
             self.policy.on_done(Done(self.address, server, job, task, 0.0, 0.0))
-        self._end(job, ticket, DROPPED)
+        self._end(job, ticket, JobOutcome.DROPPED)
 
     def on_idle(self, idle: Idle) -> None:
         """Pass an idle report on to the policy."""
         self.idle_reports += 1
         self.policy.on_idle(idle.sender)
 
-    def _end(self, job: int, ticket: Ticket, outcome: int, last: Done | None = None) -> None:
+    def _end(self, job: int, ticket: Ticket, outcome: JobOutcome, last: Done | None = None) -> None:
         """Write the record of a job; ``last`` reports the task that was done last."""
         del self.in_system[job]
-        if outcome == COMPLETED and last is not None:
+        if outcome is COMPLETED and last is not None:
             response = self.env.now - ticket.arrival
             overhead = response - (last.wait + last.service)
             server, last_task, lateness = last.sender, last.task, last.lateness
@@ -393,4 +386,6 @@ class Dispatcher(Agent):
         if self.copying is not None:
             self.copying.close(is_lost)
         for job, ticket in list(self.in_system.items()):
-            self._end(job, ticket, LOST if any(is_lost(server) for server in ticket.at) else IN_SYSTEM)
+            self._end(
+                job, ticket, JobOutcome.LOST if any(is_lost(server) for server in ticket.at) else JobOutcome.IN_SYSTEM
+            )

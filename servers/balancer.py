@@ -192,7 +192,7 @@ class Balancer:
 
     def _end_soon(self, exchange: Exchange) -> None:
         """End an exchange with the dead. Not within the asking: a trigger that asks again would recurse."""
-        self.env.call_at(self.env.now, partial(self._end_in_vain, exchange, Event.LOST))
+        self.env.call_at(self.env.now, partial(self._end_in_vain, exchange, Event.PEER_DOWN))
 
     def _end_in_vain(self, exchange: Exchange, event: Event) -> None:
         exchange.advance(event)
@@ -340,6 +340,6 @@ class Balancer:
             if exchange is self._promised_to:
                 self._promised_to = None
             if exchange.state in (State.ASKING, State.OFFERING):
-                self._end_in_vain(exchange, Event.LOST)
-            elif exchange.advance(Event.LOST) is State.MISSING:
+                self._end_in_vain(exchange, Event.PEER_DOWN)
+            elif exchange.advance(Event.PEER_DOWN) is State.MISSING:
                 self._tell_where(exchange)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, nan
 
-from testbed.core.copy_life import NOT_CANCELLED, Event, State, advance
+from testbed.core.copy_life import Event, State, advance
 from testbed.core.messages import Admit
+from testbed.core.outcomes import StateAtCancellation
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,6 @@ class Copy:
         "done_work",
         "job",
         "joined",
-        "met",
         "number",
         "order",
         "original",
@@ -59,6 +59,7 @@ class Copy:
         "server",
         "since",
         "state",
+        "state_at_cancellation",
         "target",
         "wait",
         "waits",
@@ -82,7 +83,7 @@ class Copy:
         self.joined = number  # its place in the queue; kept when it is preempted
         self.waits = False  # of one that is being stopped: as a pair that must wait
         self.preemptions = 0
-        self.met = NOT_CANCELLED
+        self.state_at_cancellation = StateAtCancellation.NOT_CANCELLED
         self.cancelled = nan  # when its cancellation was sent
 
     @property

@@ -25,8 +25,8 @@ from typing import Any, ClassVar
 
 from servers.server import Server
 from testbed.core.agent import Timer
-from testbed.core.copy_life import MET_NOT_ARRIVED, MET_QUEUED, MET_SERVED
 from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Message, Probe, Started
+from testbed.core.outcomes import StateAtCancellation
 
 
 class _Copy:
@@ -72,7 +72,9 @@ class CopyServer(Server):
         length = self.queue_length
         if key in self.cancelled_ahead:
             self.cancelled_ahead.remove(key)
-            self.env.send(Cancelled(task.sender, self.address, task.job, task.copy, MET_NOT_ARRIVED, 0.0, 0.0))
+            self.env.send(
+                Cancelled(task.sender, self.address, task.job, task.copy, StateAtCancellation.NOT_YET_ARRIVED, 0.0, 0.0)
+            )
             if not length:
                 self._report_idle()
             return
@@ -117,14 +119,14 @@ class CopyServer(Server):
         now = self.env.now
         started = copy.started
         if started is None:
-            met, wait, received = MET_QUEUED, now - copy.arrived, 0.0
+            state, wait, received = StateAtCancellation.QUEUED, now - copy.arrived, 0.0
         elif cancel.by > cancel.copy:
             return
         else:
-            met, wait, received = MET_SERVED, started - copy.arrived, now - started
+            state, wait, received = StateAtCancellation.IN_SERVICE, started - copy.arrived, now - started
             self._timer.cancel()
         del self._copies[key]
-        self.env.send(Cancelled(cancel.dispatcher, self.address, cancel.job, cancel.copy, met, wait, received))
+        self.env.send(Cancelled(cancel.dispatcher, self.address, cancel.job, cancel.copy, state, wait, received))
         self._left(serve_next=started is not None)
 
     def _left(self, serve_next: bool) -> None:

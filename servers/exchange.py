@@ -47,22 +47,22 @@ class Event(Enum):
     ACCEPTED_TOO_LATE = "Accepted, but no task waits any more"
     WITHDRAWN = "Withdrawn"
     RECEIVED = "Received"
-    LOST = "the other has died"
+    PEER_DOWN = "the other has died"
 
 
 TRANSITIONS: Final = {
     (State.ASKING, Event.TRANSFER): State.GOT,
     (State.ASKING, Event.REFUSED): State.FAILED,
-    (State.ASKING, Event.LOST): State.FAILED,
+    (State.ASKING, Event.PEER_DOWN): State.FAILED,
     (State.OFFERING, Event.ACCEPTED): State.SENT,
     (State.OFFERING, Event.ACCEPTED_TOO_LATE): State.WITHDREW,
     (State.OFFERING, Event.REFUSED): State.FAILED,
-    (State.OFFERING, Event.LOST): State.FAILED,
+    (State.OFFERING, Event.PEER_DOWN): State.FAILED,
     (State.PROMISED, Event.TRANSFER): State.GOT,
     (State.PROMISED, Event.WITHDRAWN): State.FREED,
-    (State.PROMISED, Event.LOST): State.FREED,
+    (State.PROMISED, Event.PEER_DOWN): State.FREED,
     (State.SENT, Event.RECEIVED): State.SETTLED,
-    (State.SENT, Event.LOST): State.MISSING,
+    (State.SENT, Event.PEER_DOWN): State.MISSING,
 }
 
 #: States in which an exchange is open.

@@ -22,8 +22,9 @@ from servers.central_queue import CentralPool, Copy, Job
 from servers.pool_copies import PoolCopies
 from servers.thresholds import Rules, Thresholds
 from testbed.core.agent import Environment
-from testbed.core.copy_life import DIED, LOST, MET_DONE, NOT_CANCELLED, REROUTED, WON, Event, State
+from testbed.core.copy_life import Event, State
 from testbed.core.messages import Admit, JobDone, Message, Reached, Served, Stopped
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 
 
 class PoolAgent(PoolCopies):
@@ -92,7 +93,7 @@ class PoolAgent(PoolCopies):
         if copy.state is State.CANCELLED:
             if not stays:  # it has stopped there, and the cancellation will find nothing
                 copy.received = reached.received
-                self._end(copy, Event.CONFIRMED, LOST)
+                self._end(copy, Event.CONFIRMED, CopyOutcome.SUPERSEDED)
             return
         copy.received = reached.received
         if not stays:
@@ -116,7 +117,7 @@ class PoolAgent(PoolCopies):
     def _move(self, copy: Copy, target: int) -> None:
         """Have a job start afresh in another pool."""
         copy.job.past += copy.received
-        self._end(copy, Event.REROUTE, REROUTED)
+        self._end(copy, Event.REROUTE, CopyOutcome.REROUTED)
         self._join(copy.job, target, self._thresholds.work(copy))
 
     # --- replicas ---
@@ -185,7 +186,7 @@ class PoolAgent(PoolCopies):
             return
         copy.received = stopped.received
         if copy.state is State.CANCELLED:
-            self._end(copy, Event.CONFIRMED, LOST)
+            self._end(copy, Event.CONFIRMED, CopyOutcome.SUPERSEDED)
             return
         del self._copies[copy.number]
         if copy.waits and copy.target is not None and self._pools[copy.target].alive:
@@ -204,17 +205,18 @@ class PoolAgent(PoolCopies):
         copy.received = served.received
         job = copy.job
         if job.done:
-            copy.met = MET_DONE
-            self._end(copy, Event.TOO_LATE, LOST)
+            copy.state_at_cancellation = StateAtCancellation.ALREADY_DONE
+            self._end(copy, Event.TOO_LATE, CopyOutcome.SUPERSEDED)
             return
         job.done = True
-        copy.met = NOT_CANCELLED  # a replica whose original has died was, but is the first to finish all the same
+        # A replica whose original has died was cancelled, but is the first to finish all the same.
+        copy.state_at_cancellation = StateAtCancellation.NOT_CANCELLED
         copy.cancelled = nan
         queue, freed = self._pools[copy.pool], -1
         if queue.serving.get(copy.server) is copy:
             queue.take_server(copy.server)
             freed = served.sender
-        self._end(copy, Event.FINISH, WON)
+        self._end(copy, Event.FINISH, CopyOutcome.WON)
         wait = job.waited + sum(other.wait for other in job.copies)
         for other in list(job.copies):
             self._cancel(other)
@@ -257,7 +259,7 @@ class PoolAgent(PoolCopies):
         """Note that the server of a copy has died; ``both``: that of its partner as well."""
         job, partner, state = copy.job, copy.partner, copy.state
         copy.received = nan
-        self._end(copy, Event.LOSE, DIED)
+        self._end(copy, Event.LOSE, CopyOutcome.DIED)
         if job.done or state is State.CANCELLED:
             return
         if state is State.PAIRED and partner is not None and not both:

@@ -12,26 +12,18 @@ from collections.abc import Sequence
 from servers.central_queue import CentralPool, Copy, Job, Queue
 from servers.thresholds import Rules
 from testbed.core.agent import Agent, Environment
-from testbed.core.copy_life import (
-    LOST,
-    MET_PREEMPTED,
-    MET_QUEUED,
-    MET_SERVED,
-    MET_WAITING,
-    OPEN,
-    Event,
-    State,
-)
+from testbed.core.copy_life import OPEN, Event, State
 from testbed.core.messages import CopyEnded, Serve, Stop
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 
 #: What a cancellation finds, by the state that the copy was in.
-_MET = {
-    State.QUEUED: MET_QUEUED,
-    State.SERVED: MET_SERVED,
-    State.PAIRED: MET_SERVED,
-    State.STOPPING: MET_PREEMPTED,
-    State.PREEMPTED: MET_PREEMPTED,
-    State.WAITING: MET_WAITING,
+_STATES_AT_CANCELLATION = {
+    State.QUEUED: StateAtCancellation.QUEUED,
+    State.SERVED: StateAtCancellation.IN_SERVICE,
+    State.PAIRED: StateAtCancellation.IN_SERVICE,
+    State.STOPPING: StateAtCancellation.PREEMPTED,
+    State.PREEMPTED: StateAtCancellation.PREEMPTED,
+    State.WAITING: StateAtCancellation.WAITING,
 }
 
 
@@ -118,7 +110,7 @@ class PoolCopies(Agent):
         """Take back a copy, wherever it is."""
         if copy.state is State.CANCELLED:
             return
-        copy.met = _MET[copy.state]
+        copy.state_at_cancellation = _STATES_AT_CANCELLATION[copy.state]
         copy.cancelled = self.env.now
         if copy.state in (State.SERVED, State.PAIRED):
             self._pools[copy.pool].take_server(copy.server)
@@ -128,9 +120,9 @@ class PoolCopies(Agent):
             copy.become(Event.CANCEL)
         else:
             self._leave_line(copy)
-            self._end(copy, Event.DISCARD, LOST)
+            self._end(copy, Event.DISCARD, CopyOutcome.SUPERSEDED)
 
-    def _end(self, copy: Copy, event: Event, fate: int) -> None:
+    def _end(self, copy: Copy, event: Event, outcome: CopyOutcome) -> None:
         """End the life of a copy, and tell its job's dispatcher."""
         copy.become(event)
         assert copy.state not in OPEN
@@ -149,8 +141,8 @@ class PoolCopies(Agent):
                 copy.wait,
                 copy.received,
                 copy.preemptions,
-                fate,
-                copy.met,
+                outcome,
+                copy.state_at_cancellation,
                 self.env.now - copy.cancelled,
             )
         )

@@ -11,11 +11,9 @@ from abc import ABC, abstractmethod
 import numpy as np
 import numpy.typing as npt
 
-from testbed.core.copy_life import FATES, MET, NOT_CANCELLED
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.records import (
-    COMPLETED,
     DELAY_BUCKETS,
-    OUTCOMES,
     RESPONSE_BUCKETS,
     CopyRecord,
     CopyRecords,
@@ -66,18 +64,18 @@ class LiveRecords(Live[JobRecord], JobRecords):
         self.inherent = LogHistogram(*DELAY_BUCKETS)
         self.queueing = LogHistogram(*DELAY_BUCKETS)
         self.lags = LogHistogram(1e-6 / time_unit, 10.0 / time_unit, 1.5)
-        self.outcomes = [0] * len(OUTCOMES)
-        self.tasks = [0] * len(OUTCOMES)
+        self.outcomes = [0] * len(JobOutcome)
+        self.tasks = [0] * len(JobOutcome)
         self.examples: list[tuple[int, float] | None] = [None] * len(self.responses.counts)
         self._traced = traced
 
     def _count(self, rows: npt.NDArray[np.void]) -> None:
         outcome = rows["outcome"]
-        tasks = np.bincount(outcome, rows["tasks"], len(OUTCOMES))
-        self.outcomes = (np.bincount(outcome, minlength=len(OUTCOMES)) + self.outcomes).tolist()
+        tasks = np.bincount(outcome, rows["tasks"], len(JobOutcome))
+        self.outcomes = (np.bincount(outcome, minlength=len(JobOutcome)) + self.outcomes).tolist()
         self.tasks = [before + int(more) for before, more in zip(self.tasks, tasks, strict=True)]
         self.lags.add_all(rows["lag"])
-        done = rows[outcome == COMPLETED]
+        done = rows[outcome == JobOutcome.COMPLETED]
         response = done["response"]
         self.responses.add_all(response)
         self.inherent.add_all(done["inherent"])
@@ -100,21 +98,21 @@ class LiveCopies(Live[CopyRecord], CopyRecords):
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
         #: By what became of them: of the jobs' first copies, and of those that were made later.
-        self.first = [0] * len(FATES)
-        self.later = [0] * len(FATES)
-        self.met = [0] * len(MET)
-        self.received = [0.0] * len(FATES)  # time units
+        self.first = [0] * len(CopyOutcome)
+        self.later = [0] * len(CopyOutcome)
+        self.met = [0] * len(StateAtCancellation)
+        self.received = [0.0] * len(CopyOutcome)  # time units
 
     @property
     def cancelled(self) -> int:
         """How many copies were cancelled."""
-        return sum(self.met) - self.met[NOT_CANCELLED]
+        return sum(self.met) - self.met[StateAtCancellation.NOT_CANCELLED]
 
     def _count(self, rows: npt.NDArray[np.void]) -> None:
         first = rows["copy"] == 0
-        fate = rows["fate"]
-        self.first = (np.bincount(fate[first], minlength=len(FATES)) + self.first).tolist()
-        self.later = (np.bincount(fate[~first], minlength=len(FATES)) + self.later).tolist()
-        self.met = (np.bincount(rows["met"], minlength=len(MET)) + self.met).tolist()
-        received = np.bincount(fate, np.nan_to_num(rows["received"]), len(FATES))
+        outcome = rows["fate"]
+        self.first = (np.bincount(outcome[first], minlength=len(CopyOutcome)) + self.first).tolist()
+        self.later = (np.bincount(outcome[~first], minlength=len(CopyOutcome)) + self.later).tolist()
+        self.met = (np.bincount(rows["met"], minlength=len(StateAtCancellation)) + self.met).tolist()
+        received = np.bincount(outcome, np.nan_to_num(rows["received"]), len(CopyOutcome))
         self.received = (received + self.received).tolist()

@@ -16,7 +16,8 @@ import trio
 
 from testbed.cluster.connecting import Address
 from testbed.cluster.control import CONTROL_ENV, Channel, FromProcess, Progress, Ready, Records, Report
-from testbed.core.records import LOST, TABLES, row_type
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import TABLES, row_type
 from testbed.core.trace_recorder import TraceEvent
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Member:
         if totals is not None:
             outcomes = list(totals.outcomes)
             if lost:
-                outcomes[LOST] += lost
+                outcomes[JobOutcome.LOST] += lost
             self.earlier = msgspec.structs.replace(
                 totals,
                 ended=totals.ended + lost,

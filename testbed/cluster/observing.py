@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from testbed.cluster.control import Progress
 from testbed.cluster.snapshot import ProcessState, Responses, Snapshot, Theory
-from testbed.core.records import OUTCOMES
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.checks import Check, checked, deaths, percent
 from testbed.measure.statistics import replication_interval
 from testbed.measure.verdict import CPU_LIMIT, FEWEST_TIMERS, LATENESS_LIMIT
@@ -105,7 +105,7 @@ class Observer:
             ended=sum(word.ended for word in words),
             in_system=sum(word.in_system for word in words),
             outcomes={
-                name: sum(word.outcomes[code] for word in words if word.outcomes) for code, name in enumerate(OUTCOMES)
+                outcome.label: sum(word.outcomes[outcome] for word in words if word.outcomes) for outcome in JobOutcome
             },
             counters=counters,
             queue_lengths=_queue_lengths(members, scenario.servers),

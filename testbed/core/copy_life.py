@@ -32,7 +32,7 @@ class State(Enum):
     WAITING = "waiting as a pair"
     CANCELLED = "cancelled"
     WON = "won"
-    LOST = "lost"
+    SUPERSEDED = "superseded"
     REROUTED = "rerouted"
     DIED = "died with its server"
 
@@ -74,31 +74,14 @@ TRANSITIONS: Final = {
     (State.WAITING, Event.REJOIN): State.PREEMPTED,
     **{(state, Event.FINISH): State.WON for state in (*_ON_SERVER, State.CANCELLED)},
     **{(state, Event.CANCEL): State.CANCELLED for state in _ON_SERVER},
-    **{(state, Event.DISCARD): State.LOST for state in _OFF_SERVER},
-    (State.CANCELLED, Event.CONFIRMED): State.LOST,
-    (State.CANCELLED, Event.TOO_LATE): State.LOST,
+    **{(state, Event.DISCARD): State.SUPERSEDED for state in _OFF_SERVER},
+    (State.CANCELLED, Event.CONFIRMED): State.SUPERSEDED,
+    (State.CANCELLED, Event.TOO_LATE): State.SUPERSEDED,
     **{(state, Event.LOSE): State.DIED for state in (*_ON_SERVER, State.CANCELLED)},
 }
 
 #: States in which a copy's life goes on.
 OPEN: Final = frozenset(state for state, _ in TRANSITIONS)
-
-#: What became of a copy, as its record says: indices are the values of the column ``fate``.
-FATES: Final = ("won", "lost", "rerouted", "died")
-WON: Final = 0
-LOST: Final = 1
-REROUTED: Final = 2
-DIED: Final = 3
-
-#: What a cancellation found, as the record of a copy says: indices are the values of the column ``met``.
-MET: Final = ("not cancelled", "queued", "in service", "preempted", "waiting", "already done", "not yet arrived")
-NOT_CANCELLED: Final = 0
-MET_QUEUED: Final = 1
-MET_SERVED: Final = 2
-MET_PREEMPTED: Final = 3
-MET_WAITING: Final = 4
-MET_DONE: Final = 5
-MET_NOT_ARRIVED: Final = 6
 
 
 def advance(state: State, event: Event) -> State:

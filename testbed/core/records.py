@@ -13,14 +13,12 @@ from typing import Annotated, ClassVar, Final, Generic, NamedTuple, Protocol, Ty
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import field
 from msgspec.structs import astuple
 
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.trace_recorder import TraceEvent
 
-COMPLETED: Final = 0
-DROPPED: Final = 1
-LOST: Final = 2
-IN_SYSTEM: Final = 3
 #: Buckets of live response-time histograms, in time units: lowest, highest, ratio, finer stretches. There are 159, for
 #: each is a series in Prometheus. They are narrow where 99 % quantiles of response times lie, so that the one that is
 #: interpolated in them is within 3 % of the exact one, unless that itself hangs on a few jobs. Narrowest is where a law
@@ -28,8 +26,6 @@ IN_SYSTEM: Final = 3
 RESPONSE_BUCKETS: Final = (1e-3, 1e5, 2.0, ((0.05, 1000.0, 1.3), (0.8, 150.0, 1.05), (0.8, 4.0, 1.03)))
 #: The same for inherent and queueing delays, of which means and shapes are looked at rather than tails.
 DELAY_BUCKETS: Final = (1e-3, 1e4, 1.35)
-
-OUTCOMES: Final = ("completed", "dropped", "lost", "in system")
 
 #: What servers that move tasks count: questions sent (Steal and Offer, or the probes of queue lengths before a Steal),
 #: their answers, tasks moved, those of them that came to a server with work, offers taken back, and how many of the
@@ -61,7 +57,7 @@ class JobRecord(msgspec.Struct, gc=False):
     job: Annotated[int, Column("q", "number of the job in the workload, the same in every run with the same seed")]
     type: Annotated[int, Column("h", "index of the job's type")]
     dispatcher: Annotated[int, Column("h", "index of the dispatcher that placed it")]
-    outcome: Annotated[int, Column("b", "0 completed, 1 dropped, 2 lost, 3 still in the system")]
+    outcome: Annotated[JobOutcome, Column("b", "0 completed, 1 dropped, 2 lost, 3 still in the system")]
     arrival: Annotated[float, Column("d", "intended arrival time")]
     lag: Annotated[float, Column("d", "how late the dispatcher handled the arrival")]
     response: Annotated[float, Column("d", "response time; NaN unless completed")]
@@ -117,15 +113,17 @@ class CopyRecord(msgspec.Struct, gc=False):
     wait: Annotated[float, Column("d", "time that it spent in queues, preempted or waiting as a pair")]
     received: Annotated[float, Column("d", "processing time that it has received; NaN if it died with its server")]
     preemptions: Annotated[int, Column("i", "how often it was preempted")]
-    fate: Annotated[int, Column("b", "0 won, 1 lost, 2 rerouted, 3 died with its server")]
-    met: Annotated[
-        int,
+    outcome: Annotated[CopyOutcome, Column("b", "0 won, 1 lost, 2 rerouted, 3 died with its server")] = field(
+        name="fate"
+    )
+    state_at_cancellation: Annotated[
+        StateAtCancellation,
         Column(
             "b",
             "what its cancellation found: 0 it was not cancelled, 1 queued, 2 in service, 3 preempted, 4 waiting as a "
             "pair, 5 already done, 6 not yet arrived",
         ),
-    ]
+    ] = field(name="met")
     delay: Annotated[
         float,
         Column(
@@ -143,7 +141,8 @@ Columns = tuple[tuple[str, str, str], ...]
 
 def _columns(record: type[msgspec.Struct]) -> Columns:
     hints = get_type_hints(record, include_extras=True)
-    return tuple((name, *hints[name].__metadata__[0]) for name in record.__struct_fields__)
+    names = zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True)
+    return tuple((name, *hints[field].__metadata__[0]) for name, field in names)
 
 
 #: Those of the records of jobs, of tasks and of copies.
@@ -326,4 +325,4 @@ class Measurements(msgspec.Struct, kw_only=True):
     events: list[TraceEvent] = []  # of traced jobs
     failure: str | None = None  # what went wrong, if the run did not end as planned
     incidents: list[str] = []  # deaths that the run went on after
-    unrecorded: dict[str, int] = {}  # by OUTCOMES: jobs that have ended and of which there is no record
+    unrecorded: dict[str, int] = {}  # by label of JobOutcome: jobs that have ended and of which there is no record

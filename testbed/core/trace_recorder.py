@@ -57,7 +57,13 @@ _IN_VAIN = (Refused, Withdrawn)
 _OF_COPIES = (Serve, Reached, Served, Stop, Stopped)
 _NOT_DETAILS = frozenset({"to", "sender", "job"})
 #: Fields that recorded traces call by another name: traces are an interface and stay when a field is renamed.
-_KEPT_NAMES = {"job_type": "kind", "slots": "places"}
+_KEPT_NAMES = {
+    "job_type": "kind",
+    "outcome": "fate",
+    "slots": "places",
+    "state": "met",
+    "state_at_cancellation": "met",
+}
 #: A server may be told of its next copies before the pool agent hears of the last one.
 _COPIES_PER_SERVER = 4
 

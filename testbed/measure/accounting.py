@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST, OUTCOMES
+from testbed.core.outcomes import JobOutcome
 
 
 class Accounting(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,18 +39,18 @@ def check(
     dispatcher that has died, and those of a standing cluster that are too old to be kept.
     """
     outcome = columns["outcome"]
-    recorded = [int(np.count_nonzero(outcome == code)) for code in (COMPLETED, DROPPED, LOST, IN_SYSTEM)]
-    counts = [count + unrecorded.get(name, 0) for count, name in zip(recorded, OUTCOMES, strict=True)]
+    recorded = [int(np.count_nonzero(outcome == code)) for code in JobOutcome]
+    counts = [count + unrecorded.get(code.label, 0) for code, count in zip(JobOutcome, recorded, strict=True)]
     problems = []
     if sum(counts) != arrived:
-        parts = " + ".join(f"{count} {name}" for count, name in zip(counts, OUTCOMES, strict=True))
+        parts = " + ".join(f"{count} {name}" for count, name in zip(counts, JobOutcome.labels(), strict=True))
         problems.append(f"{arrived} jobs arrived, but the records hold {sum(counts)}: {parts}")
     if unknown := len(outcome) - sum(recorded):
         problems.append(f"{unknown} records have an outcome that does not exist")
     jobs, times = np.unique(columns["job"], return_counts=True)
     if len(twice := jobs[times > 1]):
         problems.append(f"{len(twice)} jobs are recorded more than once, the first is job {twice[0]}")
-    without = (outcome == COMPLETED) & ~np.isfinite(columns["response"])
+    without = (outcome == JobOutcome.COMPLETED) & ~np.isfinite(columns["response"])
     if np.any(without):
         problems.append(f"{int(np.count_nonzero(without))} completed jobs have no response time")
     completed, dropped, lost, in_system = counts

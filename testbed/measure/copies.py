@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from testbed.core.copy_life import FATES, MET, NOT_CANCELLED, WON
-from testbed.core.records import COMPLETED
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.measure.statistics import Interval
 
 CONFIDENCE = 0.95
@@ -60,17 +59,17 @@ class Cancellations(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the copies of the jobs that came in the window.
 
     ``copies_per_job``, ``preemptions_per_job`` and ``cancellations_per_job``, its copies that were cancelled, are means
-    over those of them that were completed; all else is of all their copies that have ended. ``by_fate`` counts these by
-    what became of them, ``by_met`` the cancelled ones by what the cancellation found. ``delay_p50`` and ``delay_p99``
-    are quantiles, in time units, of the time from a copy's end, or the word of its start where that cancels, to the
-    word that another has stopped.
+    over those of them that were completed; all else is of all their copies that have ended. ``by_outcome`` counts
+    these by what became of them, ``by_state`` the cancelled ones by what the cancellation found. ``delay_p50`` and
+    ``delay_p99`` are quantiles, in time units, of the time from a copy's end, or the report of its start where that
+    cancels, to the report that another has stopped.
     """
 
     copies_per_job: float | None
     preemptions_per_job: float | None
     cancellations_per_job: float | None = None
-    by_fate: dict[str, int]
-    by_met: dict[str, int]
+    by_outcome: dict[str, int] = msgspec.field(name="by_fate")
+    by_state: dict[str, int] = msgspec.field(name="by_met")
     delay_p50: float | None
     delay_p99: float | None
 
@@ -87,13 +86,13 @@ def pool_uses(
     known &= ~np.isnan(copies["received"])
     used = np.zeros((len(numbers), len(pools)))
     np.add.at(used, (row[known], copies["pool"][known]), copies["received"][known])
-    won_in = np.bincount(copies["pool"][known & (copies["fate"] == WON)], minlength=len(pools))
-    by_fate = np.zeros((len(FATES), len(pools)))
-    np.add.at(by_fate, (copies["fate"][known], copies["pool"][known]), copies["received"][known])
+    won_in = np.bincount(copies["pool"][known & (copies["fate"] == CopyOutcome.WON)], minlength=len(pools))
+    by_outcome = np.zeros((len(CopyOutcome), len(pools)))
+    np.add.at(by_outcome, (copies["fate"][known], copies["pool"][known]), copies["received"][known])
     found = []
     for i, pool in enumerate(pools):
         requirement = _interval(used[:, i])
-        won, lost, rerouted, _ = by_fate[:, i]
+        won, lost, rerouted, _ = by_outcome[:, i]
         if pool.carries_over:
             won, rerouted = won + rerouted, 0.0
         load = rate / pool.servers
@@ -123,17 +122,21 @@ def cancellations(jobs: Columns, copies: Columns, window: tuple[float, float]) -
     completed = _completed(jobs, copies, window)
     _, of_completed = _rows(completed, copies)
     _, known = _rows(np.sort(jobs["job"][_in_window(jobs, window)]), copies)
-    fate, met, delay = (copies[name][known] for name in ("fate", "met", "delay"))
+    outcome, state, delay = (copies[name][known] for name in ("fate", "met", "delay"))
     delay = delay[np.isfinite(delay)]
     p50, p99 = (float(np.quantile(delay, p)) if len(delay) else None for p in (0.5, 0.99))
     return Cancellations(
         copies_per_job=_per_job(float(of_completed.sum()), len(completed)),
         preemptions_per_job=_per_job(float(copies["preemptions"][of_completed].sum()), len(completed)),
         cancellations_per_job=_per_job(
-            float(np.count_nonzero(copies["met"][of_completed] != NOT_CANCELLED)), len(completed)
+            float(np.count_nonzero(copies["met"][of_completed] != StateAtCancellation.NOT_CANCELLED)), len(completed)
         ),
-        by_fate={name: int(np.count_nonzero(fate == code)) for code, name in enumerate(FATES)},
-        by_met={name: int(np.count_nonzero(met == code)) for code, name in enumerate(MET) if code != NOT_CANCELLED},
+        by_outcome={code.label: int(np.count_nonzero(outcome == code)) for code in CopyOutcome},
+        by_state={
+            code.label: int(np.count_nonzero(state == code))
+            for code in StateAtCancellation
+            if code is not StateAtCancellation.NOT_CANCELLED
+        },
         delay_p50=p50,
         delay_p99=p99,
     )
@@ -149,8 +152,8 @@ def _completed(jobs: Columns, copies: Columns, window: tuple[float, float]) -> n
 
     A cluster that stands for long keeps the latest records of each table: its oldest jobs have lost their copies.
     """
-    done = jobs["job"][_in_window(jobs, window) & (jobs["outcome"] == COMPLETED)]
-    found: npt.NDArray[Any] = np.intersect1d(done, copies["job"][copies["fate"] == WON])
+    done = jobs["job"][_in_window(jobs, window) & (jobs["outcome"] == JobOutcome.COMPLETED)]
+    found: npt.NDArray[Any] = np.intersect1d(done, copies["job"][copies["fate"] == CopyOutcome.WON])
     return found
 
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from testbed.core.records import COMPLETED
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.statistics import Interval, autocorrelation_time, mean_interval, number_over
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -61,7 +61,7 @@ def compare(emulated: Columns, twin: Columns, window: tuple[float, float], confi
     order = np.argsort(emulated["arrival"][ours[i]], kind="stable")
     ours, theirs = ours[i][order], theirs[j][order]
     differs = int(np.count_nonzero(emulated["outcome"][ours] != twin["outcome"][theirs]))
-    both = (emulated["outcome"][ours] == COMPLETED) & (twin["outcome"][theirs] == COMPLETED)
+    both = (emulated["outcome"][ours] == JobOutcome.COMPLETED) & (twin["outcome"][theirs] == JobOutcome.COMPLETED)
     ours, theirs = ours[both], theirs[both]
     reference = twin["response"][theirs]
     matched = len(theirs)

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from testbed.core.records import COMPLETED
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.checks import Check, Columns, Nominal, Window, checked, not_tested
 from testbed.measure.statistics import number_over
 from testbed.measure.trend import trend
@@ -64,7 +64,7 @@ def steady(columns: Columns, nominal: Nominal, window: Window) -> Check:
         arrivals = np.histogram(columns["arrival"], np.linspace(*window, STRETCHES + 1))[0]
         dispersion = float(arrivals.var(ddof=1) / arrivals.mean())
     if not math.isfinite(scv):
-        work = columns["work"][columns["outcome"] == COMPLETED]
+        work = columns["work"][columns["outcome"] == JobOutcome.COMPLETED]
         scv = float(work.var() / work.mean() ** 2)
     noise = math.sqrt(nominal.rate * (window[1] - window[0]) * (dispersion + scv))
     found = trend(number_over(columns, window), noise)

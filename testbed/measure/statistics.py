@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy import stats
 from scipy.linalg import solve_toeplitz
 
-from testbed.core.records import COMPLETED, IN_SYSTEM
+from testbed.core.outcomes import JobOutcome
 
 Array = npt.NDArray[np.float64]
 
@@ -291,8 +291,8 @@ def departures(columns: Mapping[str, npt.NDArray[Any]]) -> Array:
     Dropped jobs leave as they come; so do lost ones here, since nobody knows when they were lost.
     """
     outcome = columns["outcome"]
-    left = np.where(outcome == COMPLETED, columns["arrival"] + columns["response"], columns["arrival"])
-    return np.where(outcome == IN_SYSTEM, np.inf, left)
+    left = np.where(outcome == JobOutcome.COMPLETED, columns["arrival"] + columns["response"], columns["arrival"])
+    return np.where(outcome == JobOutcome.IN_SYSTEM, np.inf, left)
 
 
 def number_over(columns: Mapping[str, npt.NDArray[Any]], window: tuple[float, float]) -> Array:

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from testbed.core.records import COMPLETED, OUTCOMES, Measurements, ProcessReport
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import Measurements, ProcessReport
 from testbed.measure.accounting import Accounting, check
 from testbed.measure.checks import Nominal
 from testbed.measure.copies import Cancellations, PoolUse, cancellations, pool_uses
@@ -130,8 +131,8 @@ def summarise(
     order = np.argsort(columns["arrival"], kind="stable")
     order = order[(columns["arrival"][order] >= window[0]) & (columns["arrival"][order] < window[1])]
     jobs = {name: column[order] for name, column in columns.items()}
-    done = jobs["outcome"] == COMPLETED
-    outcomes = {name: int(np.count_nonzero(jobs["outcome"] == code)) for code, name in enumerate(OUTCOMES)}
+    done = jobs["outcome"] == JobOutcome.COMPLETED
+    outcomes = {code.label: int(np.count_nonzero(jobs["outcome"] == code)) for code in JobOutcome}
     response = jobs["response"][done]
     number = number_over(columns, window)
     interval = response_interval(response, number)

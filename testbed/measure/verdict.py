@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from testbed.core.records import COMPLETED, DROPPED, Measurements, ProcessReport
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import Measurements, ProcessReport
 from testbed.measure.accounting import Accounting
 from testbed.measure.arrivals import gap_test
 from testbed.measure.checks import Check, Columns, Nominal, Window, checked, deaths, not_tested, percent
@@ -57,7 +58,7 @@ def judge(
     columns: Columns = measurements.columns
     measured = (columns["arrival"] >= window[0]) & (columns["arrival"] < window[1])
     jobs = {name: column[measured] for name, column in columns.items()}
-    done = jobs["outcome"] == COMPLETED
+    done = jobs["outcome"] == JobOutcome.COMPLETED
     mean_response = float(np.mean(jobs["response"][done])) if np.any(done) else math.nan
     reached = min(window[1], measurements.stopped_at)
     checks = [_ended(measurements), _accounted(accounting), below_bound(nominal), run_length(nominal, reached)]
@@ -121,10 +122,12 @@ def _finished(jobs: Columns) -> Check:
     name = "unfinished jobs"
     count = len(jobs["outcome"])
     limit = percent(UNFINISHED_LIMIT)
-    if not np.any(jobs["outcome"] == COMPLETED):
+    if not np.any(jobs["outcome"] == JobOutcome.COMPLETED):
         finding = f"none of {count} jobs that arrived in the measured window was completed"
         return checked(name, "all", limit, False, finding, "use a longer duration, or a lower load")
-    unfinished = int(np.count_nonzero((jobs["outcome"] != COMPLETED) & (jobs["outcome"] != DROPPED)))
+    unfinished = int(
+        np.count_nonzero((jobs["outcome"] != JobOutcome.COMPLETED) & (jobs["outcome"] != JobOutcome.DROPPED))
+    )
     return checked(
         name,
         percent(unfinished / count),
@@ -160,7 +163,7 @@ def _overhead(jobs: Columns, mean_response: float, nominal: Nominal, pathwise: P
         meant = 0.0
     else:
         return not_tested(name, "the scenario delays messages; how much of the overhead that is the twin would tell")
-    done = jobs["outcome"] == COMPLETED
+    done = jobs["outcome"] == JobOutcome.COMPLETED
     share = (float(np.mean(jobs["overhead"][done])) - meant) / mean_response
     return checked(
         name,
@@ -263,7 +266,7 @@ def _arrived_load(jobs: Columns, nominal: Nominal, window: Window, broken: bool)
     if not math.isfinite(nominal.work_scv):
         return not_tested(name, "sizes have infinite variance, so that the sampling error is not known")
     duration = window[1] - window[0]
-    done = jobs["outcome"] == COMPLETED
+    done = jobs["outcome"] == JobOutcome.COMPLETED
     mean_service = float(jobs["work"][done].sum() / jobs["tasks"][done].sum())
     arrived = jobs["tasks"].sum() * mean_service / (nominal.servers * duration)
     standard_error = math.sqrt((nominal.work_scv + nominal.arrival_dispersion) / (nominal.rate * duration))
@@ -299,7 +302,7 @@ def _served_load(measurements: Measurements, nominal: Nominal, window: Window) -
     capacity = nominal.servers * (stop - start)
     columns: Columns = measurements.columns
     arrival, outcome = columns["arrival"], columns["outcome"]
-    completed = outcome == COMPLETED
+    completed = outcome == JobOutcome.COMPLETED
     if measurements.copies:
         copies: Columns = measurements.copies
         known = np.isfinite(copies["received"])
@@ -317,7 +320,7 @@ def _served_load(measurements: Measurements, nominal: Nominal, window: Window) -
         missing = np.where(completed, 0, columns["tasks"])
     overlap = np.clip(ends, start, stop) - np.clip(ends - service, start, stop)
     recorded = float(overlap.sum()) / capacity
-    missing = np.where((outcome != DROPPED) & (arrival < stop), missing, 0)
+    missing = np.where((outcome != JobOutcome.DROPPED) & (arrival < stop), missing, 0)
     unrecorded = min(1.0, float(np.sum(missing * (stop - np.maximum(arrival, start)))) / capacity)
     tolerance = SERVED_TOLERANCE * recorded
     more = lengths.utilisation - recorded

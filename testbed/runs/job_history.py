@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from testbed.core.copy_life import FATES, MET
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 from testbed.core.trace_recorder import TraceEvent
 
 #: Messages that bring a task to a server that it may leave again before it is served.
@@ -176,12 +176,12 @@ def describe(kind: str, details: dict[str, Any], to: int, names: Names) -> str:
         how = "stolen" if began == to else "shared"
         return f"{how}: task {', '.join(map(str, details['tasks']))} moves"
     if kind == "copy_ended":
-        met = f", its cancellation found it {MET[details['met']]}" if details["met"] else ""
+        met = f", its cancellation found it {StateAtCancellation(details['met']).label}" if details["met"] else ""
         received = details["received"]
         got = "" if received is None else f" after {received:.4g}"
-        return f"copy {details['order']} {FATES[details['fate']]}{got}{met}"
+        return f"copy {details['order']} {CopyOutcome(details['fate']).label}{got}{met}"
     if kind == "cancelled":
-        return f"copy {details['copy']} cancelled: {MET[details['met']]}"
+        return f"copy {details['copy']} cancelled: {StateAtCancellation(details['met']).label}"
     if kind == "enter":
         return f"enter pool {names.pools[details['pool']]}"
     if kind == "probe_reply":

@@ -35,9 +35,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from testbed.core.copy_life import FATES, MET
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.measure import summary as summaries
-from testbed.core.records import COLUMNS, COPY_COLUMNS, OUTCOMES, TASK_COLUMNS, Measurements
+from testbed.core.records import COLUMNS, COPY_COLUMNS, TASK_COLUMNS, Measurements
 from testbed.measure.summary import Summary
 from testbed.cluster.metrics.discovery import TargetGroup, encode
 from testbed.scenario import ScenarioError, resolved
@@ -72,7 +72,7 @@ def jobs_table(measurements: Measurements, variant: str, replication: int, type_
         if name == "type":
             arrays[name] = pa.DictionaryArray.from_arrays(column.astype(np.int32), type_names)
         elif name == "outcome":
-            arrays[name] = pa.DictionaryArray.from_arrays(column.astype(np.int32), list(OUTCOMES))
+            arrays[name] = pa.DictionaryArray.from_arrays(column.astype(np.int32), JobOutcome.labels())
         else:
             # NaN, for jobs that did not complete, becomes a null, which a mean leaves out.
             arrays[FILE_NAMES.get(name, name)] = pa.array(column, from_pandas=True)
@@ -92,7 +92,7 @@ def copies_table(measurements: Measurements, variant: str, replication: int, poo
     """Return the records of copies as an Arrow table; times are in time units."""
     copies = measurements.copies
     arrays = _of_run(variant, replication, len(copies["job"]))
-    words = {"pool": pool_names, "fate": list(FATES), "met": list(MET)}
+    words = {"pool": pool_names, "fate": CopyOutcome.labels(), "met": StateAtCancellation.labels()}
     for name, _, _ in COPY_COLUMNS:
         if name in words:
             arrays[name] = pa.DictionaryArray.from_arrays(copies[name].astype(np.int32), words[name])
@@ -135,7 +135,7 @@ def read_jobs(path: Path, variant: str, replication: int, type_names: list[str])
     for name, typecode, _ in COLUMNS:
         column = table[FILE_NAMES.get(name, name)]
         if name in ("type", "outcome"):
-            names = type_names if name == "type" else list(OUTCOMES)
+            names = type_names if name == "type" else JobOutcome.labels()
             column = pc.index_in(column.cast(pa.string()), pa.array(names))
         columns[name] = column.to_numpy().astype(typecode)
     return columns

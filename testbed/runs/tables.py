@@ -136,12 +136,12 @@ def _copies(run: VariantRun) -> Iterable[str]:
     found = summary.cancellations
     if found is None:
         return
-    met = ", ".join(f"{count} {state}" for state, count in found.by_met.items() if count)
-    if met:
+    states = ", ".join(f"{count} {state}" for state, count in found.by_state.items() if count)
+    if states:
         unit = 1000 * summary.time_unit_seconds
         delays = [number(None if delay is None else delay * unit) for delay in (found.delay_p50, found.delay_p99)]
         in_time = f"; after {delays[0]} ms at the median, {delays[1]} ms at p99" if summary.source == "cluster" else ""
-        yield f"{run.name}: cancellations found copies {met}{in_time}"
+        yield f"{run.name}: cancellations found copies {states}{in_time}"
     if found.preemptions_per_job:
         yield f"{run.name}: {number(found.preemptions_per_job)} preemptions a job"
 

@@ -11,8 +11,8 @@ import msgspec
 
 from dispatchers.policy import Policy
 from dispatchers.registry import policies
-from testbed.core.copy_life import WON
-from testbed.core.records import COMPLETED, DROPPED, JobRecords
+from testbed.core.outcomes import CopyOutcome, JobOutcome
+from testbed.core.records import JobRecords
 from testbed.testing.replies import check_replies
 from testbed.testing.systems import System, corners, fitting, most_tasks, random_systems
 from testbed.testing.watched import Trial, WatchedDispatcher
@@ -124,8 +124,8 @@ def _check_copies(trial: Trial, dispatcher: WatchedDispatcher) -> None:
     if dispatcher.closing:
         raise trial.broken("has copies of finished jobs that never end")
     for job, ended in fates.items():
-        if ended.count(WON) != 1 and job not in dispatcher.in_system:
-            raise trial.broken(f"has {ended.count(WON)} copies of job {job} win")
+        if ended.count(CopyOutcome.WON) != 1 and job not in dispatcher.in_system:
+            raise trial.broken(f"has {ended.count(CopyOutcome.WON)} copies of job {job} win")
         if len(ended) != trial.copies[job]:
             raise trial.broken(f"places {trial.copies[job]} copies of job {job}, of which {len(ended)} end")
 
@@ -133,15 +133,15 @@ def _check_copies(trial: Trial, dispatcher: WatchedDispatcher) -> None:
 def _check_end(trial: Trial, job: int, outcome: int) -> None:
     tasks = trial.tasks[job]
     times = [trial.taken[job, task] for task in range(tasks)]
-    if outcome not in (COMPLETED, DROPPED):
+    if outcome not in (JobOutcome.COMPLETED, JobOutcome.DROPPED):
         raise trial.broken("ends a job that is neither completed nor dropped")
-    if trial.repeats and outcome == DROPPED:
+    if trial.repeats and outcome == JobOutcome.DROPPED:
         return  # a task that was dispatched again may have met a full buffer when others had been served
-    if outcome == DROPPED and trial.served[job]:
+    if outcome == JobOutcome.DROPPED and trial.served[job]:
         raise trial.broken(f"has tasks of job {job} served, which is dropped")
     if trial.most_copies > 1:
         return  # see _check_copies
-    if outcome == COMPLETED or tasks == 1:
+    if outcome == JobOutcome.COMPLETED or tasks == 1:
         if set(times) != {1} and not (trial.repeats and min(times) > 0):
             raise trial.broken(f"does not have every task of job {job} come to a server once")
     elif any(times):

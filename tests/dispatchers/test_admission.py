@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dispatchers.static import Static, StaticParameters
-from testbed.core.copy_life import DIED, NOT_CANCELLED, REROUTED, WON
 from testbed.core.messages import Admit, Assign, CopyEnded, Done, JobDone
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.placed_pool import PlacedPool
-from testbed.core.records import COMPLETED, IN_SYSTEM, LOST, CopyRecords
+from testbed.core.records import CopyRecords
 
 SERVERS = 6  # 0 and 1 of pool "central", 2 to 5 of pool "own"
 HERE, AGENT = SERVERS, SERVERS + 1
@@ -40,8 +40,8 @@ def desk_for(open_desk: Any) -> Callable[..., Any]:
     return make
 
 
-def ended(job: int, order: int, fate: int) -> CopyEnded:
-    return CopyEnded(HERE, AGENT, job, order, 0, 1, 0.5, 2.0, 0, fate, NOT_CANCELLED, nan)
+def ended(job: int, order: int, outcome: CopyOutcome) -> CopyEnded:
+    return CopyEnded(HERE, AGENT, job, order, 0, 1, 0.5, 2.0, 0, outcome, StateAtCancellation.NOT_CANCELLED, nan)
 
 
 def rows(desk: Any, *names: str) -> list[tuple[Any, ...]]:
@@ -54,11 +54,13 @@ def test_a_job_of_a_server_with_a_queue_of_its_own_is_one_copy_that_wins(desk_fo
     server = desk.arrive()
     desk.tell(Done(HERE, server, 0, 0, 0.25, 3.0, 2))
     assert rows(desk, "job", "copy", "pool", "server", "wait", "received") == [(0, 0, 1, server, 0.25, 3.0)]
-    assert rows(desk, "preemptions", "fate", "met", "end") == [(0, WON, NOT_CANCELLED, 0.0)]
+    assert rows(desk, "preemptions", "fate", "met", "end") == [
+        (0, CopyOutcome.WON, StateAtCancellation.NOT_CANCELLED, 0.0)
+    ]
     assert isnan(desk.copies.columns()["delay"][0])
     jobs = desk.records.columns()
     assert [jobs[name].tolist() for name in ("outcome", "work", "wait", "position")] == [
-        [COMPLETED],
+        [JobOutcome.COMPLETED],
         [3.0],
         [0.25],
         [2],
@@ -76,7 +78,7 @@ def test_a_job_that_died_with_such_a_server_has_a_record_of_that_before_its_next
     desk.lost(dead)
     server = desk.placed[-1]
     desk.tell(Done(HERE, server, 0, 0, 0.0, 1.0))
-    assert rows(desk, "copy", "server", "fate") == [(0, dead, DIED), (1, server, WON)]
+    assert rows(desk, "copy", "server", "fate") == [(0, dead, CopyOutcome.DIED), (1, server, CopyOutcome.WON)]
     assert [isnan(received) for (received,) in rows(desk, "received")] == [True, False]
 
 
@@ -110,17 +112,19 @@ def test_a_job_that_died_with_such_a_server_may_join_a_central_queue(desk_for: C
     moved = sorted({admission.job for admission in desk.of(Admit)} - admitted)
     assert len(moved) > 5
     job, other = moved[:2]
-    desk.tell(ended(job, 0, REROUTED), ended(job, 1, WON), JobDone(HERE, AGENT, job, 1, 2, 0.5, 2.0))
+    desk.tell(
+        ended(job, 0, CopyOutcome.REROUTED), ended(job, 1, CopyOutcome.WON), JobDone(HERE, AGENT, job, 1, 2, 0.5, 2.0)
+    )
     assert [row[1:] for row in rows(desk, "job", "copy", "fate") if row[0] == job] == [
-        (0, DIED),
-        (1, REROUTED),
-        (2, WON),
+        (0, CopyOutcome.DIED),
+        (1, CopyOutcome.REROUTED),
+        (2, CopyOutcome.WON),
     ]
     jobs = desk.records.columns()
     assert (jobs["job"].tolist(), jobs["work"].tolist(), desk.dispatcher.closing) == ([job], [4.0], 0)
     # The others are in the central queue now, whatever becomes of the server where they were.
     desk.dispatcher.close(lambda server: server >= 2)
     jobs = desk.records.columns()
-    assert jobs["outcome"][jobs["job"] == other].tolist() == [IN_SYSTEM]
+    assert jobs["outcome"][jobs["job"] == other].tolist() == [JobOutcome.IN_SYSTEM]
     at_two = {task.job for task in desk.of(Assign)} - set(moved)
-    assert set(jobs["outcome"][[number in at_two for number in jobs["job"]]].tolist()) == {LOST}
+    assert set(jobs["outcome"][[number in at_two for number in jobs["job"]]].tolist()) == {JobOutcome.LOST}

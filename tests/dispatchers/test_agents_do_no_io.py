@@ -16,6 +16,7 @@ FORBIDDEN = {
 ALLOWED = {
     "testbed.core.agent",
     "testbed.core.copy_life",
+    "testbed.core.outcomes",
     "testbed.core.records",
     "testbed.core.placed_pool",
     "testbed.core.messages",

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import NoParameters, Policy
 from servers.copy_server import CopyServer
-from testbed.core.copy_life import DIED, LOST, MET_DONE, MET_NOT_ARRIVED, MET_QUEUED, MET_SERVED, WON
 from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Started
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.placed_pool import PlacedPool
-from testbed.core.records import COMPLETED, IN_SYSTEM, CopyRecords, JobRecords, Occupancy
-from testbed.core.records import LOST as JOB_LOST
+from testbed.core.records import CopyRecords, JobRecords, Occupancy
 from testbed.core.streams import generator
 from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
@@ -134,8 +133,8 @@ class World:
 def check(jobs: dict[str, Any], copies: dict[str, Any], arrived: int) -> None:
     """Each job is recorded once, and is done by the one copy that won; copies count on from 0."""
     assert sorted(jobs["job"].tolist()) == list(range(arrived))
-    assert (jobs["outcome"] == COMPLETED).all()
-    won = Counter(copies["job"][copies["fate"] == WON].tolist())
+    assert (jobs["outcome"] == JobOutcome.COMPLETED).all()
+    won = Counter(copies["job"][copies["fate"] == CopyOutcome.WON].tolist())
     assert won == Counter(range(arrived))
     for job in range(arrived):
         assert sorted(copies["copy"][copies["job"] == job].tolist()) == list(range((copies["job"] == job).sum()))
@@ -151,8 +150,8 @@ def test_the_first_to_finish_is_the_job_and_the_other_is_stopped_in_service() ->
     assert (jobs["response"], jobs["inherent"], jobs["wait"], jobs["work"]) == (2.0, 2.0, 0.0, 4.0)
     assert jobs["server"] == 1
     by_copy = np.argsort(copies["copy"])
-    assert copies["fate"][by_copy].tolist() == [LOST, WON]
-    assert copies["met"][by_copy].tolist() == [MET_SERVED, 0]
+    assert copies["fate"][by_copy].tolist() == [CopyOutcome.SUPERSEDED, CopyOutcome.WON]
+    assert copies["met"][by_copy].tolist() == [StateAtCancellation.IN_SERVICE, 0]
     assert copies["pool"][by_copy].tolist() == [0, 1]
     assert copies["received"][by_copy].tolist() == [2.0, 2.0]
     assert copies["delay"][by_copy][0] == 0.0
@@ -172,7 +171,7 @@ def test_where_a_start_cancels_no_time_is_wasted() -> None:
     jobs, copies = world.end()
     check(jobs, copies, 2)
     assert sorted(jobs["response"].tolist()) == [3.0, 5.0]
-    assert copies["received"][copies["fate"] == LOST].tolist() == [0.0, 0.0]
+    assert copies["received"][copies["fate"] == CopyOutcome.SUPERSEDED].tolist() == [0.0, 0.0]
 
 
 def test_a_tied_copy_is_cancelled_in_the_queue_by_its_peer() -> None:
@@ -181,8 +180,8 @@ def test_a_tied_copy_is_cancelled_in_the_queue_by_its_peer() -> None:
     world.arrive_at(1.0, 2, 1.0, 1.0)  # on server 2; queued on server 3
     _, copies = world.end()
     of_2 = copies["job"] == 2
-    assert copies["met"][of_2 & (copies["fate"] == LOST)].tolist() == [MET_QUEUED]
-    assert copies["received"][of_2 & (copies["fate"] == LOST)].tolist() == [0.0]
+    assert copies["met"][of_2 & (copies["fate"] == CopyOutcome.SUPERSEDED)].tolist() == [StateAtCancellation.QUEUED]
+    assert copies["received"][of_2 & (copies["fate"] == CopyOutcome.SUPERSEDED)].tolist() == [0.0]
 
 
 @pytest.fixture
@@ -212,7 +211,7 @@ def test_copies_that_are_both_done_before_a_cancellation_make_one_job(desk_for: 
     desk.tell(done(0, 0))
     assert desk.dispatcher.closing == 0
     assert desk.records.columns()["work"].tolist() == [2.0]
-    assert desk.copies.columns()["met"].tolist() == [0, MET_DONE]
+    assert desk.copies.columns()["met"].tolist() == [0, StateAtCancellation.ALREADY_DONE]
     desk.tell(done(0, 0))
     assert desk.dispatcher.done_twice == 1
 
@@ -221,19 +220,19 @@ def test_a_copy_that_was_cancelled_on_a_start_and_is_done_first_is_the_job(desk_
     desk = desk_for(OnStart)
     desk.tell(Started(SERVERS, 0, 0, 0), Started(SERVERS, 1, 0, 1))
     assert [cancel.copy for cancel in desk.of(CancelCopy)] == [1]
-    desk.tell(done(1, 1), Cancelled(SERVERS, 0, 0, 0, MET_SERVED, 0.0, 1.0))
+    desk.tell(done(1, 1), Cancelled(SERVERS, 0, 0, 0, StateAtCancellation.IN_SERVICE, 0.0, 1.0))
     assert desk.records.columns()["server"].tolist() == [1]
 
 
 def test_a_job_is_placed_again_when_the_copy_that_had_cancelled_the_other_dies(desk_for: Callable[..., Any]) -> None:
     desk = desk_for(Tied)
-    desk.tell(Cancelled(SERVERS, 1, 0, 1, MET_NOT_ARRIVED, 0.0, 0.0))
+    desk.tell(Cancelled(SERVERS, 1, 0, 1, StateAtCancellation.NOT_YET_ARRIVED, 0.0, 0.0))
     desk.dispatcher.on_lost(0, 0)
     again = desk.of(AssignCopy)[2:]
     assert [(copy.copy, copy.size) for copy in again] == [(2, 1.0), (3, 2.0)]
     assert all(copy.to != 0 for copy in again)
     assert desk.dispatcher.recovery.dispatched_again == 1
-    assert desk.copies.columns()["fate"].tolist() == [LOST, DIED]
+    assert desk.copies.columns()["fate"].tolist() == [CopyOutcome.SUPERSEDED, CopyOutcome.DIED]
 
 
 def test_a_job_is_not_placed_again_while_a_copy_of_it_is_alive(desk_for: Callable[..., Any]) -> None:
@@ -241,7 +240,7 @@ def test_a_job_is_not_placed_again_while_a_copy_of_it_is_alive(desk_for: Callabl
     desk.dispatcher.on_lost(0, 0)
     assert len(desk.of(AssignCopy)) == 2
     desk.tell(done(1, 1))
-    assert desk.records.columns()["outcome"].tolist() == [COMPLETED]
+    assert desk.records.columns()["outcome"].tolist() == [JobOutcome.COMPLETED]
 
 
 def test_numbers_count_the_copies_of_a_server(desk_for: Callable[..., Any]) -> None:
@@ -261,9 +260,9 @@ def test_at_the_end_jobs_are_done_or_lost_or_in_the_system() -> None:
     world.runtime.call_at(2.0, lambda: world.dead.update((2, 3)))
     jobs, _ = world.end(3.0)
     assert dict(zip(jobs["job"].tolist(), jobs["outcome"].tolist(), strict=True)) == {
-        0: COMPLETED,
-        1: IN_SYSTEM,
-        2: JOB_LOST,
+        0: JobOutcome.COMPLETED,
+        1: JobOutcome.IN_SYSTEM,
+        2: JobOutcome.LOST,
     }
 
 

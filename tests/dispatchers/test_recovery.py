@@ -11,7 +11,7 @@ import pytest
 from dispatchers.policy import Policy
 from dispatchers.registry import policies
 from testbed.core.messages import Assign, Done, Moved, Probe, ProbeReply
-from testbed.core.records import COMPLETED, LOST
+from testbed.core.outcomes import JobOutcome
 
 HERE = 4  # the dispatcher's address; servers are 0..3
 
@@ -51,7 +51,7 @@ def test_a_dead_servers_task_is_placed_again_when_all_others_have_noticed(desk: 
     assert len(desk.placed) == 2
     assert desk.placed[1] in (1, 2, 3)
     desk.tell(Done(HERE, desk.placed[1], 0, 0, 0.0, 1.0))
-    assert desk.records.columns()["outcome"].tolist() == [COMPLETED]
+    assert desk.records.columns()["outcome"].tolist() == [JobOutcome.COMPLETED]
     assert (desk.dispatcher.recovery.dispatched_again, desk.dispatcher.done_twice) == (1, 0)
 
 
@@ -147,7 +147,7 @@ def test_with_no_server_left_jobs_are_lost(desk: Any) -> None:
     desk.lost(2, 3)
     desk.arrive(1)
     desk.dispatcher.close(lambda server: True)
-    assert desk.records.columns()["outcome"].tolist() == [LOST, LOST]
+    assert desk.records.columns()["outcome"].tolist() == [JobOutcome.LOST, JobOutcome.LOST]
 
 
 @pytest.mark.parametrize("timeout", [None, 5.0])

@@ -17,7 +17,8 @@ from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
 from servers.server import Server
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
 from testbed.core.messages import Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
-from testbed.core.records import COMPLETED, JobRecords, Occupancy
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import JobRecords, Occupancy
 from testbed.testing.network import Network
 
 
@@ -173,7 +174,7 @@ def check(case: Case) -> Cluster:
     network.run_case()
     columns = network.records.columns()
     assert sorted(columns["job"].tolist()) == list(range(case.jobs)), "each job ends once"
-    assert np.all(columns["outcome"] == COMPLETED)
+    assert np.all(columns["outcome"] == JobOutcome.COMPLETED)
     assert all(dispatcher.done_twice == 0 for dispatcher in network.dispatchers)
     live = [server for server in network.servers if server.address not in network.dead]
     for job, places in network.started.items():

@@ -14,20 +14,11 @@ from hypothesis import strategies as st
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.registry import policies
 from servers.copy_server import CopyServer
-from testbed.core.copy_life import (
-    DIED,
-    LOST,
-    MET_DONE,
-    MET_NOT_ARRIVED,
-    MET_QUEUED,
-    MET_SERVED,
-    NOT_CANCELLED,
-    OPEN,
-    WON,
-)
+from testbed.core.copy_life import OPEN
 from testbed.core.messages import AssignCopy, CancelCopy, Message
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.placed_pool import PlacedPool
-from testbed.core.records import COMPLETED, CopyRecords, JobRecords, Occupancy
+from testbed.core.records import CopyRecords, JobRecords, Occupancy
 from testbed.testing.network import Network
 
 SIZES = (0.01, 0.1, 1.0, 5.0)
@@ -146,7 +137,7 @@ def check(case: Case) -> Cluster:
     cluster.run_case()
     jobs, copies = cluster.jobs.columns(), cluster.copies.columns()
     assert sorted(jobs["job"].tolist()) == list(range(case.jobs)), "each job ends once"
-    assert set(jobs["outcome"].tolist()) == {COMPLETED}
+    assert set(jobs["outcome"].tolist()) == {JobOutcome.COMPLETED}
     for dispatcher in cluster.dispatchers:
         assert dispatcher.done_twice == 0
         assert dispatcher.copying is not None
@@ -168,26 +159,28 @@ def check_copies(cluster: Cluster, job: int, records: list[dict[str, Any]], work
     """Check the records of all copies of a job."""
     assigned = sorted(cluster.assigned[job], key=lambda message: message.copy)
     assert [record["copy"] for record in records] == [message.copy for message in assigned] == [*range(len(assigned))]
-    assert Counter(record["fate"] for record in records)[WON] == 1
-    assert math.isclose(work, sum(r["received"] for r in records if r["fate"] != DIED), abs_tol=1e-9)
+    assert Counter(record["fate"] for record in records)[CopyOutcome.WON] == 1
+    assert math.isclose(work, sum(r["received"] for r in records if r["fate"] != CopyOutcome.DIED), abs_tol=1e-9)
     job_type, sizes = cluster.sizes[job]
     for record, message in zip(records, assigned, strict=True):
         assert record["server"] == message.to
         assert record["pool"] == (message.to > 0)
         service = message.size / SPEEDS[job_type]
         assert message.size in sizes
-        if record["fate"] == DIED:
+        if record["fate"] == CopyOutcome.DIED:
             assert message.to in cluster.dead
             assert math.isnan(record["received"])
             continue
-        if record["fate"] == WON or record["met"] == MET_DONE:
+        if record["fate"] == CopyOutcome.WON or record["met"] == StateAtCancellation.ALREADY_DONE:
             assert record["received"] == service
-        elif record["met"] == MET_SERVED:
+        elif record["met"] == StateAtCancellation.IN_SERVICE:
             assert 0 <= record["received"] <= service + 1e-9
         else:
-            assert record["met"] in (MET_QUEUED, MET_NOT_ARRIVED)
+            assert record["met"] in (StateAtCancellation.QUEUED, StateAtCancellation.NOT_YET_ARRIVED)
             assert record["received"] == 0
-        assert record["fate"] == WON or (record["fate"] == LOST and record["met"] != NOT_CANCELLED)
+        assert record["fate"] == CopyOutcome.WON or (
+            record["fate"] == CopyOutcome.SUPERSEDED and record["met"] != StateAtCancellation.NOT_CANCELLED
+        )
 
 
 POLICIES: list[tuple[str, dict[str, Any]]] = [
@@ -222,7 +215,7 @@ EXAMPLES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(st.just(0)))
 def test_every_job_is_done_once_and_every_copy_ends_in_one_record(case: Case) -> None:
     cluster = check(case)
-    assert DIED not in cluster.copies.columns()["fate"]
+    assert CopyOutcome.DIED not in cluster.copies.columns()["fate"]
 
 
 @EXAMPLES
@@ -251,7 +244,19 @@ def test_the_races_that_the_protocol_is_for_are_met() -> None:
             died = check(Case(policy=policy, parameters=parameters, crashes=2, **rest))
             again += sum(d.recovery.dispatched_again for d in died.dispatchers if d.recovery is not None)
     for policy in ("tied", "redundancy-d", "on-start", "hedge"):
-        assert min(met[policy][LOST, how] for how in (MET_QUEUED, MET_SERVED, MET_DONE)) >= 3, policy
-    assert met["tied"][LOST, MET_NOT_ARRIVED] >= 3
-    assert met["on-start"][WON, MET_DONE] >= 3  # done before it could be told that another had started
+        assert (
+            min(
+                met[policy][CopyOutcome.SUPERSEDED, how]
+                for how in (
+                    StateAtCancellation.QUEUED,
+                    StateAtCancellation.IN_SERVICE,
+                    StateAtCancellation.ALREADY_DONE,
+                )
+            )
+            >= 3
+        ), policy
+    assert met["tied"][CopyOutcome.SUPERSEDED, StateAtCancellation.NOT_YET_ARRIVED] >= 3
+    assert (
+        met["on-start"][CopyOutcome.WON, StateAtCancellation.ALREADY_DONE] >= 3
+    )  # done before it could be told that another had started
     assert min(both_started, again) >= 3

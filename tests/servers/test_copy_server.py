@@ -9,8 +9,8 @@ import pytest
 
 from servers.copy_server import CopyServer
 from testbed.core.agent import Agent
-from testbed.core.copy_life import MET_NOT_ARRIVED, MET_QUEUED, MET_SERVED
 from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Idle, Message, Peer, Started
+from testbed.core.outcomes import StateAtCancellation
 from testbed.core.records import Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 
@@ -69,8 +69,8 @@ def done(number: int, wait: float, service: float, position: int, order: int = 0
     return Done(DISPATCHER, 0, 20 + number, order, wait, service, position)
 
 
-def cancelled(number: int, met: int, wait: float, received: float, order: int = 0) -> Cancelled:
-    return Cancelled(DISPATCHER, 0, 20 + number, order, met, wait, received)
+def cancelled(number: int, state: StateAtCancellation, wait: float, received: float, order: int = 0) -> Cancelled:
+    return Cancelled(DISPATCHER, 0, 20 + number, order, state, wait, received)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_copies_are_served_in_the_order_of_their_arrival(bench: Bench) -> None:
 
 def test_a_copy_in_service_is_stopped_and_the_next_one_starts(bench: Bench) -> None:
     assert bench.at(0.0, copy(1, 5.0)).at(0.5, copy(2, 1.0)).at(1.5, cancel(1)).run() == [
-        (1.5, cancelled(1, MET_SERVED, 0.0, 1.5)),
+        (1.5, cancelled(1, StateAtCancellation.IN_SERVICE, 0.0, 1.5)),
         (2.5, done(2, 1.0, 1.0, 2)),
     ]
 
@@ -99,7 +99,7 @@ def test_a_copy_in_the_queue_leaves_it(bench: Bench) -> None:
     bench.run(0.5)
     assert bench.server.queue_length == 2
     assert bench.run() == [
-        (0.5, cancelled(2, MET_QUEUED, 0.5, 0.0)),
+        (0.5, cancelled(2, StateAtCancellation.QUEUED, 0.5, 0.0)),
         (2.0, done(1, 0.0, 2.0, 1)),
         (3.0, done(3, 2.0, 1.0, 3)),
     ]
@@ -107,7 +107,10 @@ def test_a_copy_in_the_queue_leaves_it(bench: Bench) -> None:
 
 def test_a_copy_that_is_done_or_cancelled_has_nothing_more_to_say(bench: Bench) -> None:
     bench.at(0.0, copy(1, 1.0), copy(2, 1.0)).at(0.5, cancel(2), cancel(2, by=1)).at(1.5, cancel(1), cancel(1, by=3))
-    assert [message for _, message in bench.run()] == [cancelled(2, MET_QUEUED, 0.5, 0.0), done(1, 0.0, 1.0, 1)]
+    assert [message for _, message in bench.run()] == [
+        cancelled(2, StateAtCancellation.QUEUED, 0.5, 0.0),
+        done(1, 0.0, 1.0, 1),
+    ]
 
 
 def test_a_cancellation_that_overtakes_its_copy_is_kept_for_it(bench: Bench) -> None:
@@ -116,7 +119,7 @@ def test_a_cancellation_that_overtakes_its_copy_is_kept_for_it(bench: Bench) -> 
     bench.at(0.7, copy(3, 1.0, sender=OTHER)).at(2.0, copy(2, 0.5)).at(3.2, copy(3, 1.0))
     assert bench.run() == [
         (1.0, done(1, 0.0, 1.0, 1)),
-        (3.2, cancelled(3, MET_NOT_ARRIVED, 0.0, 0.0)),
+        (3.2, cancelled(3, StateAtCancellation.NOT_YET_ARRIVED, 0.0, 0.0)),
         (4.5, done(2, 2.0, 0.5, 4)),
     ]
     assert len(bench.other.received) == 3
@@ -134,16 +137,18 @@ def test_the_start_is_reported_to_those_who_asked(bench: Bench) -> None:
 
 def test_of_two_peers_that_have_started_the_lower_goes_on(bench: Bench) -> None:
     bench.at(0.0, copy(1, 2.0, order=1)).at(0.5, cancel(1, by=2, order=1)).at(1.0, cancel(1, by=0, order=1))
-    assert bench.run() == [(1.0, cancelled(1, MET_SERVED, 0.0, 1.0, order=1))]
+    assert bench.run() == [(1.0, cancelled(1, StateAtCancellation.IN_SERVICE, 0.0, 1.0, order=1))]
 
 
 def test_a_dispatcher_is_always_obeyed(bench: Bench) -> None:
-    assert bench.at(0.0, copy(1, 2.0)).at(0.5, cancel(1)).run() == [(0.5, cancelled(1, MET_SERVED, 0.0, 0.5))]
+    assert bench.at(0.0, copy(1, 2.0)).at(0.5, cancel(1)).run() == [
+        (0.5, cancelled(1, StateAtCancellation.IN_SERVICE, 0.0, 0.5))
+    ]
 
 
 def test_a_queued_copy_obeys_every_peer(bench: Bench) -> None:
     bench.at(0.0, copy(1, 2.0), copy(2, 2.0)).at(0.5, cancel(2, by=1))
-    assert bench.run()[0] == (0.5, cancelled(2, MET_QUEUED, 0.5, 0.0))
+    assert bench.run()[0] == (0.5, cancelled(2, StateAtCancellation.QUEUED, 0.5, 0.0))
 
 
 def test_the_time_at_each_queue_length_is_metered() -> None:

@@ -8,15 +8,15 @@ from servers.exchange import OPEN, TRANSITIONS, Event, Exchange, State, diagram
 
 #: Written down once more, from the protocol in words: what may come to each end of an exchange.
 EXPECTED = {
-    State.ASKING: {Event.TRANSFER: State.GOT, Event.REFUSED: State.FAILED, Event.LOST: State.FAILED},
+    State.ASKING: {Event.TRANSFER: State.GOT, Event.REFUSED: State.FAILED, Event.PEER_DOWN: State.FAILED},
     State.OFFERING: {
         Event.ACCEPTED: State.SENT,
         Event.ACCEPTED_TOO_LATE: State.WITHDREW,
         Event.REFUSED: State.FAILED,
-        Event.LOST: State.FAILED,
+        Event.PEER_DOWN: State.FAILED,
     },
-    State.PROMISED: {Event.TRANSFER: State.GOT, Event.WITHDRAWN: State.FREED, Event.LOST: State.FREED},
-    State.SENT: {Event.RECEIVED: State.SETTLED, Event.LOST: State.MISSING},
+    State.PROMISED: {Event.TRANSFER: State.GOT, Event.WITHDRAWN: State.FREED, Event.PEER_DOWN: State.FREED},
+    State.SENT: {Event.RECEIVED: State.SETTLED, Event.PEER_DOWN: State.MISSING},
 }
 
 
@@ -36,7 +36,7 @@ def test_an_event_leads_where_it_should_and_an_impossible_one_raises(state: Stat
 
 def test_an_open_exchange_can_always_end_by_the_death_of_the_other() -> None:
     assert set(EXPECTED) == OPEN
-    assert all((state, Event.LOST) in TRANSITIONS for state in OPEN)
+    assert all((state, Event.PEER_DOWN) in TRANSITIONS for state in OPEN)
 
 
 def test_the_diagram_shows_every_transition_every_beginning_and_every_end() -> None:

@@ -17,8 +17,8 @@ from servers.pool_agent import PoolAgent
 from servers.pool_server import PoolServer
 from servers.thresholds import Rules
 from testbed.core.agent import Agent
-from testbed.core.copy_life import LOST, MET_SERVED, REROUTED, WON
 from testbed.core.messages import Admit, CopyEnded, JobDone, Message
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 from testbed.core.records import Occupancy
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.theory.rerouting_replication import Model, Replicate, Reroute, processing_time
@@ -124,8 +124,12 @@ def test_each_job_uses_the_processing_time_that_its_sizes_and_thresholds_say(
         copies = client.copies[job]
         assert len(copies) == client.done[job].copies
         assert [copy.order for copy in sorted(copies, key=lambda copy: copy.order)] == list(range(len(copies)))
-        assert sum(copy.fate == WON for copy in copies) == 1
-        assert all(copy.met == MET_SERVED and copy.delay == 0.0 for copy in copies if copy.fate == LOST)
+        assert sum(copy.outcome == CopyOutcome.WON for copy in copies) == 1
+        assert all(
+            copy.state_at_cancellation == StateAtCancellation.IN_SERVICE and copy.delay == 0.0
+            for copy in copies
+            if copy.outcome == CopyOutcome.SUPERSEDED
+        )
         response = client.departures[job] - arrivals[job]
         assert response == pytest.approx(client.done[job].wait + client.done[job].service, abs=1e-9)
 
@@ -135,7 +139,7 @@ def test_a_job_of_its_own_thresholds_keeps_to_them() -> None:
     system.enter_at(0.0, 0, 0, 1, [3.0, 3.0], thresholds=[0.25])
     client = system.run()
     assert client.departures[0] == pytest.approx(0.25 + 3.0)
-    assert [copy.fate for copy in client.copies[0]] == [REROUTED, WON]
+    assert [copy.outcome for copy in client.copies[0]] == [CopyOutcome.REROUTED, CopyOutcome.WON]
 
 
 def test_several_thresholds_go_back_and_forth_with_the_same_sizes() -> None:

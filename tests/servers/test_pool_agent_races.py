@@ -17,8 +17,9 @@ from servers.pool_agent import PoolAgent
 from servers.pool_server import PoolServer
 from servers.thresholds import Rules
 from testbed.core.agent import Agent, Environment
-from testbed.core.copy_life import DIED, LOST, MET_DONE, MET_SERVED, NOT_CANCELLED, REROUTED, WON, State
+from testbed.core.copy_life import State
 from testbed.core.messages import Admit, CopyEnded, JobDone, Message, Stop
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 from testbed.core.records import Occupancy
 from testbed.testing.network import Network
 
@@ -132,15 +133,20 @@ def check(case: Case) -> None:
     for job, one in done.items():
         ended = copies[job]
         assert sorted(copy.order for copy in ended) == list(range(one.copies)), "each copy ends once"
-        assert [copy.fate for copy in ended].count(WON) == 1
+        assert [copy.outcome for copy in ended].count(CopyOutcome.WON) == 1
         for copy in ended:
-            assert (copy.fate == LOST) <= (copy.met != NOT_CANCELLED)
-            assert isnan(copy.delay) == (copy.met == NOT_CANCELLED) or copy.fate == DIED
-            assert copy.fate == DIED or copy.received >= 0
+            assert (copy.outcome == CopyOutcome.SUPERSEDED) <= (
+                copy.state_at_cancellation != StateAtCancellation.NOT_CANCELLED
+            )
+            assert (
+                isnan(copy.delay) == (copy.state_at_cancellation == StateAtCancellation.NOT_CANCELLED)
+                or copy.outcome == CopyOutcome.DIED
+            )
+            assert copy.outcome == CopyOutcome.DIED or copy.received >= 0
             assert copy.wait >= 0
         if not case.crashes:
-            assert all(copy.fate != DIED for copy in ended)
-            assert [copy.fate for copy in ended].count(REROUTED) <= (
+            assert all(copy.outcome != CopyOutcome.DIED for copy in ended)
+            assert [copy.outcome for copy in ended].count(CopyOutcome.REROUTED) <= (
                 case.rules.hops if case.rules.action == "reroute" else 0
             )
             assert one.copies <= (2 if case.rules.action == "replicate" else case.rules.hops + 1)
@@ -199,8 +205,8 @@ def test_each_job_completes_once_whatever_the_delays_and_whoever_dies(case: Case
 
 def test_the_races_that_matter_do_happen() -> None:
     """Else the tests above show nothing: cancellations that come too late, stops that meet nothing, dead replicas."""
-    met: Counter[int] = Counter()
-    fates: Counter[int] = Counter()
+    states: Counter[int] = Counter()
+    outcomes: Counter[int] = Counter()
     ignored = preempted = 0
     for seed in range(150):
         crashes = ((0, 0), (3, 3)) if seed % 2 else ()
@@ -210,11 +216,11 @@ def test_the_races_that_matter_do_happen() -> None:
         preempted += network.agent.preemptions
         for client in network.clients:
             for ended in client.copies.values():
-                met.update(copy.met for copy in ended)
-                fates.update(copy.fate for copy in ended)
-    assert met[MET_DONE] > 10
-    assert met[MET_SERVED] > 100
-    assert fates[DIED] > 10
+                states.update(copy.state_at_cancellation for copy in ended)
+                outcomes.update(copy.outcome for copy in ended)
+    assert states[StateAtCancellation.ALREADY_DONE] > 10
+    assert states[StateAtCancellation.IN_SERVICE] > 100
+    assert outcomes[CopyOutcome.DIED] > 10
     assert ignored > 10
     assert preempted > 100
 

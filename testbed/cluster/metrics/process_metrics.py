@@ -13,9 +13,8 @@ from servers.balancer import LATE, NO, PROBES, SHARED, STOLEN, YES
 from servers.pool_agent import PoolAgent
 from servers.server import Server
 from testbed.cluster.metrics.families import counter, counters, gauge, gauges, histogram
-from testbed.core.copy_life import FATES, LOST, MET, NOT_CANCELLED, REROUTED
 from testbed.core.messages import Message, message_name
-from testbed.core.records import OUTCOMES
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
@@ -131,9 +130,9 @@ class ProcessMetrics(Collector):
             unit,
             keep_every=2,
         )
-        outcomes = [[outcome.replace(" ", "_")] for outcome in OUTCOMES]
+        outcomes = [[outcome.replace(" ", "_")] for outcome in JobOutcome.labels()]
         ended = list(records.outcomes)
-        ended[OUTCOMES.index("lost")] += self._hosted.setup.lost
+        ended[JobOutcome.LOST] += self._hosted.setup.lost
         yield counters(
             "testbed_jobs", "Jobs that have ended, by outcome.", ["outcome"], zip(outcomes, ended, strict=True)
         )
@@ -156,20 +155,27 @@ class ProcessMetrics(Collector):
             (
                 ([which, fate], count)
                 for which, counts in (("first", records.first), ("later", records.later))
-                for fate, count in zip(FATES, counts, strict=True)
+                for fate, count in zip(CopyOutcome.labels(), counts, strict=True)
             ),
         )
         yield counters(
             "testbed_copies_cancelled",
             "Cancelled copies, by what the cancellation found.",
             ["met"],
-            (([met.replace(" ", "_")], records.met[code]) for code, met in enumerate(MET) if code != NOT_CANCELLED),
+            (
+                ([state.label.replace(" ", "_")], records.met[state])
+                for state in StateAtCancellation
+                if state is not StateAtCancellation.NOT_CANCELLED
+            ),
         )
         yield counters(
             "testbed_wasted_service_seconds",
             "Service of copies that were not their job's end.",
             ["fate"],
-            (([FATES[code]], records.received[code] * unit) for code in (LOST, REROUTED)),
+            (
+                ([outcome.label], records.received[outcome] * unit)
+                for outcome in (CopyOutcome.SUPERSEDED, CopyOutcome.REROUTED)
+            ),
         )
 
     def _servers(self) -> Iterator[Metric]:

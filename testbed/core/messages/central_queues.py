@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from testbed.core.messages.message import Message
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 
 
 class Admit(Message, tag=40):
@@ -70,8 +71,8 @@ class Stopped(Message, tag=45):
 class CopyEnded(Message, tag=46):
     """The pool agent tells a job's dispatcher what has become of a copy (testbed.core.copy_life).
 
-    ``order`` counts the job's copies, in the order in which they were made; ``fate`` and ``met`` index FATES and MET.
-    ``wait`` is its time in queues, ``delay`` the time from the other's completion until its own end was known, or NaN.
+    ``order`` counts the job's copies, in the order in which they were made. ``wait`` is its time in queues, ``delay``
+    the time from the other's completion until its own end was known, or NaN.
     """
 
     job: int
@@ -81,8 +82,8 @@ class CopyEnded(Message, tag=46):
     wait: float
     received: float
     preemptions: int
-    fate: int
-    met: int
+    outcome: CopyOutcome
+    state_at_cancellation: StateAtCancellation
     delay: float
 
 

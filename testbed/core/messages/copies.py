@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from testbed.core.messages.message import Address, Message
+from testbed.core.outcomes import StateAtCancellation
 
 
 class Peer(msgspec.Struct, array_like=True, gc=False):
@@ -54,10 +55,10 @@ class CancelCopy(Message, tag=52):
 
 
 class Cancelled(Message, tag=53):
-    """A cancelled copy has ended. ``met`` indexes testbed.core.copy_life.MET; ``wait`` is its time in the queue."""
+    """A cancelled copy has ended. ``wait`` is its time in the queue."""
 
     job: int
     copy: int
-    met: int
+    state: StateAtCancellation
     wait: float
     received: float

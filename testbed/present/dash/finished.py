@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from testbed.cluster.observing import BATCHES, theory_of
-from testbed.core.copy_life import FATES, MET, NOT_CANCELLED, REROUTED
-from testbed.core.records import COMPLETED, LOST
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.measure.statistics import departures, number_in_system, replication_interval
 from testbed.measure.summary import Summary
 from testbed.present.dash.board import STRIP_POINTS, Board
@@ -59,7 +58,7 @@ def _run(folder: Path, scenario: Scenario, summary: Summary) -> tuple[RunView, l
         folder / ("twin.parquet" if twin else "jobs.parquet"), summary.variant, summary.replication, types
     )
     start, stop = summary.window
-    inside = (columns["arrival"] >= start) & (columns["arrival"] < stop) & (columns["outcome"] == COMPLETED)
+    inside = (columns["arrival"] >= start) & (columns["arrival"] < stop) & (columns["outcome"] == JobOutcome.COMPLETED)
     view = RunView(
         id=run_id(summary.variant, summary.replication, summary.source),
         name=f"{name} (twin)" if twin else name,
@@ -111,7 +110,7 @@ def _so_far(
 
     The half-width is that of live snapshots: from the means of BATCHES stretches of equal time since ``start``.
     """
-    done = (columns["outcome"] == COMPLETED) & (columns["arrival"] >= start)
+    done = (columns["outcome"] == JobOutcome.COMPLETED) & (columns["arrival"] >= start)
     ends = columns["arrival"][done] + columns["response"][done]
     order = np.argsort(ends)
     ends, sums = ends[order], np.concatenate(([0.0], np.cumsum(columns["response"][done][order])))
@@ -147,7 +146,7 @@ def _stays(folder: Path, scenario: Scenario, summary: Summary, columns: dict[str
     if has_tasks(scenario):
         tasks = _table(folder, "tasks", summary)
         return _at_servers(tasks["server"], tasks["end"] - tasks["waiting_time"] - tasks["service"], tasks["end"])
-    kept = columns["outcome"] != LOST
+    kept = columns["outcome"] != JobOutcome.LOST
     return _at_servers(columns["server"][kept], columns["arrival"][kept], departures(columns)[kept])
 
 
@@ -166,8 +165,8 @@ def _events(folder: Path, scenario: Scenario, summary: Summary, edges: Floats) -
     began = copies["end"] - copies["waiting_time"] - np.nan_to_num(copies["received"])
     for event, at in (
         ("replicated", began[later]),
-        ("rerouted", copies["end"][copies["fate"] == FATES[REROUTED]]),
-        ("cancelled", copies["end"][copies["met"] != MET[NOT_CANCELLED]]),
+        ("rerouted", copies["end"][copies["fate"] == CopyOutcome.REROUTED.label]),
+        ("cancelled", copies["end"][copies["met"] != StateAtCancellation.NOT_CANCELLED.label]),
     ):
         for i, count in enumerate(np.histogram(at, edges)[0]):
             if count:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.core.records import COMPLETED
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.error_budget import PARTS, ErrorBudget
 from testbed.measure.statistics import Interval, departures, number_in_system
 from testbed.present.reports.drawing import Difference, Series, differences, inline_svg, numbers, tails
@@ -231,7 +231,7 @@ def _series(one: Measured, edges: np.ndarray) -> Series:
         for summary in summaries:
             jobs = one.jobs(source, summary.replication)
             start, stop = summary.window
-            inside = (jobs["arrival"] >= start) & (jobs["arrival"] < stop) & (jobs["outcome"] == COMPLETED)
+            inside = (jobs["arrival"] >= start) & (jobs["arrival"] < stop) & (jobs["outcome"] == JobOutcome.COMPLETED)
             parts.append(jobs["response"][inside])
             if summary.replication == summaries[0].replication:
                 present[source] = number_in_system(jobs["arrival"], departures(jobs), edges)
@@ -332,12 +332,12 @@ def _copies(measured: Sequence[Measured]) -> list[Block]:
             for summary in summaries:
                 found = summary.cancellations
                 if found is not None:
-                    met = ", ".join(f"{count} {state}" for state, count in found.by_met.items() if count)
-                    fate = ", ".join(f"{count} {state}" for state, count in found.by_fate.items() if count)
+                    states = ", ".join(f"{count} {state}" for state, count in found.by_state.items() if count)
+                    outcomes = ", ".join(f"{count} {state}" for state, count in found.by_outcome.items() if count)
                     of = f"{source} #{summary.replication + 1}" if summaries[1:] else source
                     means = (found.copies_per_job, found.preemptions_per_job, found.cancellations_per_job)
                     delays = [number(found.delay_p50, 4), number(found.delay_p99, 4)]
-                    rows.append([one.name, of, *map(number, means), *delays, fate or "-", met or "-"])
+                    rows.append([one.name, of, *map(number, means), *delays, outcomes or "-", states or "-"])
     headings = ["variant", "source", "copies per job", "preemptions per job", "cancellations per job"]
     headings += ["cancellation delay, median", "99 % quantile", "copies by fate", "what cancellations found"]
     return [Table("Copies of jobs", headings, rows, names=2, words=[7, 8])] if rows else []

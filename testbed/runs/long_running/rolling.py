@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from testbed.core.records import OUTCOMES, TABLES, Measurements
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import TABLES, Measurements
 
 ROWS = 1 << 16  # of a segment
 SECONDS = 30.0  # after which a smaller one is written
@@ -54,7 +55,7 @@ class RollingRecords:
         self._folder = folder
         folder.mkdir()
         self._tables = {table: _Table() for table in TABLES}
-        self._forgotten = [0] * len(OUTCOMES)
+        self._forgotten = [0] * len(JobOutcome)
 
     def add(self, table: str, rows: npt.NDArray[np.void]) -> None:
         """Keep rows of a table."""
@@ -74,7 +75,7 @@ class RollingRecords:
         found.written += 1
         columns = {name: pa.array(np.ascontiguousarray(rows[name])) for name, _, _ in TABLES[table]}
         pq.write_table(pa.table(columns), path, compression="zstd")
-        outcomes = np.bincount(rows["outcome"], minlength=len(OUTCOMES)).tolist() if table == "jobs" else []
+        outcomes = np.bincount(rows["outcome"], minlength=len(JobOutcome)).tolist() if table == "jobs" else []
         found.segments.append(Segment(path, len(rows), outcomes))
         found.kept += len(rows)
         while len(found.segments) > KEPT_SEGMENTS or found.kept - found.segments[0].rows >= KEPT_ROWS:
@@ -99,7 +100,7 @@ class RollingRecords:
     @property
     def unrecorded(self) -> dict[str, int]:
         """Jobs by outcome whose records are not kept any more."""
-        return {name: count for name, count in zip(OUTCOMES, self._forgotten, strict=True) if count}
+        return {name: count for name, count in zip(JobOutcome.labels(), self._forgotten, strict=True) if count}
 
 
 def kept_since(measurements: Measurements) -> float:

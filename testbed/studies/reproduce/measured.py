@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.core.records import COMPLETED, Measurements
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import Measurements
 from testbed.measure.statistics import time_average_queue_length
 from testbed.measure.summary import measured_window
 
@@ -23,7 +24,7 @@ def completed_jobs(scenario: Scenario, measurements: Measurements, *names: str) 
     start, stop = measured_window(measurements, scenario.run.warmup, scenario.horizon)
     columns: Mapping[str, npt.NDArray[Any]] = measurements.columns
     arrival = columns["arrival"]
-    mine = (arrival >= start) & (arrival < stop) & (columns["outcome"] == COMPLETED)
+    mine = (arrival >= start) & (arrival < stop) & (columns["outcome"] == JobOutcome.COMPLETED)
     return tuple(columns[name][mine].astype(np.float64) for name in names)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from testbed.core.records import COMPLETED
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.checks import Columns
 from testbed.measure.control_variate import Estimate, controlled_mean
 from testbed.measure.summary import measured_window
@@ -47,7 +47,7 @@ def twin_reading(scenario: Scenario, measurements: Measurements) -> TwinReading:
     start, stop = measured_window(measurements, scenario.run.warmup, scenario.horizon)
     columns: Columns = measurements.columns
     arrived = (columns["arrival"] >= start) & (columns["arrival"] < stop)
-    done = arrived & (columns["outcome"] == COMPLETED)
+    done = arrived & (columns["outcome"] == JobOutcome.COMPLETED)
     if not done.any():
         raise ScenarioError(
             "no job that arrived in the measured window was completed; make it longer", key="run.duration"

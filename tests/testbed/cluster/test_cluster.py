@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from dispatchers.registry import policies
-from testbed.core.records import COLUMNS, COMPLETED, DROPPED, Measurements
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import COLUMNS, Measurements
 from testbed.measure.accounting import check
 from testbed.runtime.build import slice_edges
 from testbed.runtime.twin import simulate
@@ -42,9 +43,9 @@ def check_run(scenario: Scenario, measured: Measurements, *, same_servers: bool)
         np.testing.assert_array_equal(ours["server"], twin["server"])
 
     # No job is faster than its parts, and each part is what the workload says.
-    done = ours["outcome"] == COMPLETED
+    done = ours["outcome"] == JobOutcome.COMPLETED
     assert np.all(ours["response"][done] >= ours["inherent"][done] + ours["wait"][done] - 1e-9)
-    both = done & (twin["outcome"] == COMPLETED)
+    both = done & (twin["outcome"] == JobOutcome.COMPLETED)
     if len(scenario.cluster.pools) == 1:
         np.testing.assert_array_equal(ours["inherent"][both], twin["inherent"][both])
     assert np.all(np.isnan(ours["response"]) == ~done)
@@ -82,7 +83,7 @@ def assert_busy_as_recorded(measured: Measurements, jobs: dict[str, np.ndarray[A
     if measured.copies:
         end, service = measured.copies["end"], measured.copies["received"]
     else:
-        done = jobs["outcome"] == COMPLETED
+        done = jobs["outcome"] == JobOutcome.COMPLETED
         end, service = (jobs["arrival"] + jobs["response"])[done], jobs["inherent"][done]
     served = np.clip(end, start, stop) - np.clip(end - service, start, stop)
     assert measured.occupancy[:, 1:].sum() == pytest.approx(served.sum(), rel=0.3)
@@ -112,7 +113,7 @@ def test_a_run_is_complete_and_of_the_same_workload_as_its_twin(
     scenario = make_scenario(**CASES[case])
     measured = run_cluster(scenario)
     if case == "types, pools and buffers":
-        assert np.count_nonzero(measured.columns["outcome"] == DROPPED) > 0
+        assert np.count_nonzero(measured.columns["outcome"] == JobOutcome.DROPPED) > 0
         assert set(measured.columns["type"].tolist()) == {0, 1}
     check_run(scenario, measured, same_servers=True)
     if "delay" in case:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from testbed.cluster.controller import Controller
-from testbed.core.copy_life import DIED, LOST, REROUTED, WON
-from testbed.core.records import COMPLETED, Measurements
+from testbed.core.outcomes import CopyOutcome, JobOutcome
+from testbed.core.records import Measurements
 from testbed.measure.accounting import check
 from testbed.runtime.build import build_workload
 from testbed.scenario import Scenario, decode
@@ -61,7 +61,7 @@ def all_done_once(measured: Measurements) -> None:
     accounting = check(measured.columns, measured.counters["jobs arrived"])
     assert accounting.balanced, accounting.problems
     assert accounting.completed == accounting.arrived > 100
-    assert (np.bincount(measured.copies["job"][measured.copies["fate"] == WON]) == 1).all()
+    assert (np.bincount(measured.copies["job"][measured.copies["fate"] == CopyOutcome.WON]) == 1).all()
 
 
 def test_what_a_copy_receives_is_what_its_size_and_its_threshold_say(
@@ -75,12 +75,12 @@ def test_what_a_copy_receives_is_what_its_size_and_its_threshold_say(
         copies = measured.copies
         whole = whole_times(scenario, len(measured.columns["job"]))[copies["job"], copies["pool"]]
         fate, received = copies["fate"], copies["received"]
-        assert received[fate == WON] == pytest.approx(whole[fate == WON], abs=1e-9)
-        assert received[fate == REROUTED] == pytest.approx(1.0, abs=1e-9)
+        assert received[fate == CopyOutcome.WON] == pytest.approx(whole[fate == CopyOutcome.WON], abs=1e-9)
+        assert received[fate == CopyOutcome.REROUTED] == pytest.approx(1.0, abs=1e-9)
         # What a losing copy gets depends on when the word of the other's end comes; never more than it needs.
-        assert (received[fate == LOST] <= whole[fate == LOST] + 1e-9).all()
-        assert (np.count_nonzero(fate == LOST) > 20) == (action == "replicate")
-        assert (np.count_nonzero(fate == REROUTED) > 20) == (action == "reroute")
+        assert (received[fate == CopyOutcome.SUPERSEDED] <= whole[fate == CopyOutcome.SUPERSEDED] + 1e-9).all()
+        assert (np.count_nonzero(fate == CopyOutcome.SUPERSEDED) > 20) == (action == "replicate")
+        assert (np.count_nonzero(fate == CopyOutcome.REROUTED) > 20) == (action == "reroute")
         assert {process.name for process in measured.processes} == {
             "dispatcher-0",
             "node-0",
@@ -105,10 +105,10 @@ def test_what_a_node_holds_when_it_is_killed_is_served_elsewhere_once(
     assert len(measured.incidents) == 1
     all_done_once(measured)
     # The node may have been idle when it was killed; what died, if anything, was on its servers.
-    died = measured.copies["fate"] == DIED
+    died = measured.copies["fate"] == CopyOutcome.DIED
     assert (measured.copies["server"][died] >= 6).all()
     assert measured.counters["tasks done twice"] == 0
-    assert (measured.columns["outcome"] == COMPLETED).all()
+    assert (measured.columns["outcome"] == JobOutcome.COMPLETED).all()
 
 
 def test_what_dies_beside_a_central_queue_is_served_elsewhere_once_and_every_copy_is_recorded(
@@ -123,15 +123,15 @@ def test_what_dies_beside_a_central_queue_is_served_elsewhere_once_and_every_cop
     assert death.resumed
     assert measured.failure is None
     all_done_once(measured)
-    assert (measured.columns["outcome"] == COMPLETED).all()
+    assert (measured.columns["outcome"] == JobOutcome.COMPLETED).all()
     assert measured.counters["tasks done twice"] == 0
     columns, copies = measured.columns, measured.copies
-    won = copies["fate"] == WON
+    won = copies["fate"] == CopyOutcome.WON
     for name, same in (("received", "work"), ("server", "server")):
         found = copies[name][won][np.argsort(copies["job"][won])]
         assert found == pytest.approx(columns[same][np.argsort(columns["job"])], abs=1e-9)
     assert set(copies["pool"][won].tolist()) == {0, 1}
-    assert set(copies["fate"].tolist()) <= {WON, DIED}
+    assert set(copies["fate"].tolist()) <= {CopyOutcome.WON, CopyOutcome.DIED}
 
 
 def test_the_end_of_the_pool_agents_process_ends_the_run(

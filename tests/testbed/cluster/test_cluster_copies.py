@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.core.copy_life import DIED, LOST, MET_NOT_ARRIVED, MET_QUEUED, WON
-from testbed.core.records import COMPLETED, Measurements
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
+from testbed.core.records import Measurements
 from testbed.measure.accounting import check
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
@@ -43,10 +43,10 @@ def check_copies(measured: Measurements) -> None:
     accounting = check(measured.columns, measured.counters["jobs arrived"])
     assert accounting.balanced, accounting.problems
     assert accounting.completed == accounting.arrived > 100
-    assert (measured.columns["outcome"] == COMPLETED).all()
+    assert (measured.columns["outcome"] == JobOutcome.COMPLETED).all()
     copies = measured.copies
-    assert (np.bincount(copies["job"][copies["fate"] == WON]) == 1).all()
-    known = copies["fate"] != DIED
+    assert (np.bincount(copies["job"][copies["fate"] == CopyOutcome.WON]) == 1).all()
+    known = copies["fate"] != CopyOutcome.DIED
     received = np.bincount(copies["job"][known], copies["received"][known])
     assert received[measured.columns["job"]] == pytest.approx(measured.columns["work"], abs=1e-9)
 
@@ -64,9 +64,12 @@ def test_when_a_node_is_killed_while_another_is_paused_every_job_is_done_once(
     check_copies(measured)
     fate = measured.copies["fate"]
     # The node may have been idle when it was killed: one time in six its three servers are.
-    assert set(measured.copies["server"][fate == DIED].tolist()) <= {6, 7, 8}
+    assert set(measured.copies["server"][fate == CopyOutcome.DIED].tolist()) <= {6, 7, 8}
     if policy == "tied":  # a peer that started elsewhere has cancelled a copy that was queued, or on its way
-        assert np.isin(measured.copies["met"][fate == LOST], (MET_QUEUED, MET_NOT_ARRIVED)).any()
+        assert np.isin(
+            measured.copies["met"][fate == CopyOutcome.SUPERSEDED],
+            (StateAtCancellation.QUEUED, StateAtCancellation.NOT_YET_ARRIVED),
+        ).any()
 
 
 @pytest.mark.parametrize("policy", ["on completion", "tied"])
@@ -84,7 +87,7 @@ def test_cancelled_copies_stop_and_the_copies_are_those_of_the_twin(
     ]
     assert placed[0] == placed[1]
     assert len(placed[0]) == 2 * len(measured.columns["job"])
-    delay = measured.copies["delay"][measured.copies["fate"] == LOST]
+    delay = measured.copies["delay"][measured.copies["fate"] == CopyOutcome.SUPERSEDED]
     if policy == "tied":
         assert np.isnan(delay).any()  # cancelled by another server, of which the dispatcher only hears
     else:

@@ -16,7 +16,8 @@ import trio
 from testbed.cluster.control import Channel, Report
 from testbed.cluster.controller import ClusterError, Controller
 from testbed.cluster.members import Member
-from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST, Measurements
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import Measurements
 from testbed.measure.accounting import check
 from testbed.scenario import Scenario
 
@@ -66,11 +67,11 @@ def test_a_killed_node_ends_the_run_and_its_jobs_are_lost(
     accounting = check(measured.columns, measured.counters["jobs arrived"])
     assert accounting.balanced, accounting.problems
     outcome, server = measured.columns["outcome"], measured.columns["server"]
-    assert set(server[outcome == LOST].tolist()) <= set(range(10, 20))
+    assert set(server[outcome == JobOutcome.LOST].tolist()) <= set(range(10, 20))
     assert accounting.lost > 0
-    assert np.count_nonzero(outcome == COMPLETED) > 300
+    assert np.count_nonzero(outcome == JobOutcome.COMPLETED) > 300
     # Jobs at the servers that live are not lost, only unfinished.
-    assert set(server[outcome == IN_SYSTEM].tolist()) <= set(range(10))
+    assert set(server[outcome == JobOutcome.IN_SYSTEM].tolist()) <= set(range(10))
     assert sorted(process.name for process in measured.processes) == ["dispatcher-0", "dispatcher-1", "node-0"]
     assert 40 < measured.stopped_at < 1500
 
@@ -88,7 +89,7 @@ def test_a_dispatcher_that_is_made_to_end_ends_the_run_and_what_it_had_sent_is_k
     assert accounting.completed > 200
     mine = measured.columns["dispatcher"] == 0
     # Four times a second it sends its records: those of the time 50 and earlier, but for a part of a second, are here.
-    assert np.count_nonzero(measured.columns["outcome"][mine] == COMPLETED) > 100
+    assert np.count_nonzero(measured.columns["outcome"][mine] == JobOutcome.COMPLETED) > 100
     assert 0 < accounting.lost == measured.counters["jobs lost with dispatcher-0"]
 
 
@@ -220,12 +221,14 @@ def test_when_a_node_is_killed_that_has_tasks_of_jobs_each_job_ends_once_with_ea
     whole = {
         (job, task)
         for job, number in zip(
-            columns["job"][outcome == COMPLETED], columns["tasks"][outcome == COMPLETED], strict=True
+            columns["job"][outcome == JobOutcome.COMPLETED],
+            columns["tasks"][outcome == JobOutcome.COMPLETED],
+            strict=True,
         )
         for task in range(number)
     }
     # Of a job that is dropped because a task of it was dispatched again, to a full server, others may have been served.
-    dropped = set(columns["job"][outcome == DROPPED].tolist())
+    dropped = set(columns["job"][outcome == JobOutcome.DROPPED].tolist())
     assert whole == {(job, task) for job, task in done if job not in dropped}
     if "cluster.pools.main.buffer" not in more:
         assert not dropped

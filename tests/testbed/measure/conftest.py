@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.core.records import COMPLETED, Measurements, Occupancy, ProcessReport
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import Measurements, Occupancy, ProcessReport
 from testbed.measure.checks import Nominal
 
 
@@ -81,7 +82,7 @@ def simulate(
             "job": np.arange(jobs),
             "type": np.zeros(jobs, np.int16),
             "dispatcher": np.zeros(jobs, np.int16),
-            "outcome": np.full(jobs, COMPLETED, np.int8),
+            "outcome": np.full(jobs, JobOutcome.COMPLETED, np.int8),
             "arrival": arrival,
             "lag": np.full(jobs, lag),
             "response": departure - arrival,

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 
-from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.accounting import check
 
 
@@ -11,19 +11,32 @@ def records(outcomes, jobs=None):
     return {
         "job": np.arange(len(outcome)) if jobs is None else np.array(jobs),
         "outcome": outcome,
-        "response": np.where(outcome == COMPLETED, 1.0, math.nan),
+        "response": np.where(outcome == JobOutcome.COMPLETED, 1.0, math.nan),
     }
 
 
 def test_balanced_books_count_every_outcome():
-    found = check(records([COMPLETED, COMPLETED, DROPPED, LOST, LOST, LOST, IN_SYSTEM]), 7)
+    found = check(
+        records(
+            [
+                JobOutcome.COMPLETED,
+                JobOutcome.COMPLETED,
+                JobOutcome.DROPPED,
+                JobOutcome.LOST,
+                JobOutcome.LOST,
+                JobOutcome.LOST,
+                JobOutcome.IN_SYSTEM,
+            ]
+        ),
+        7,
+    )
     assert (found.arrived, found.completed, found.dropped, found.lost, found.in_system) == (7, 2, 1, 3, 1)
     assert found.balanced
     assert check(records([]), 0).balanced
 
 
 def test_a_missing_job_is_found():
-    found = check(records([COMPLETED, DROPPED]), 3)
+    found = check(records([JobOutcome.COMPLETED, JobOutcome.DROPPED]), 3)
     assert not found.balanced
     assert found.problems == [
         "3 jobs arrived, but the records hold 2: 1 completed + 1 dropped + 0 lost + 0 in system",
@@ -31,13 +44,13 @@ def test_a_missing_job_is_found():
 
 
 def test_a_job_recorded_twice_is_found_even_if_the_sum_fits():
-    found = check(records([COMPLETED, COMPLETED, DROPPED], jobs=[4, 9, 9]), 3)
+    found = check(records([JobOutcome.COMPLETED, JobOutcome.COMPLETED, JobOutcome.DROPPED], jobs=[4, 9, 9]), 3)
     assert found.problems == ["1 jobs are recorded more than once, the first is job 9"]
 
 
 def test_records_that_make_no_sense_are_found():
-    assert "outcome that does not exist" in check(records([COMPLETED, 7]), 1).problems[0]
-    columns = records([COMPLETED, COMPLETED])
+    assert "outcome that does not exist" in check(records([JobOutcome.COMPLETED, 7]), 1).problems[0]
+    columns = records([JobOutcome.COMPLETED, JobOutcome.COMPLETED])
     columns["response"][1] = math.nan
     assert "no response time" in check(columns, 2).problems[0]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from testbed.core.records import COMPLETED, DROPPED
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.pathwise import compare
 
 
@@ -16,7 +16,7 @@ def records(job, arrival, response, server=None, outcome=None):
         "response": np.array(response, float),
         "server": np.zeros(len(job), np.int32) if server is None else np.array(server),
         "overhead": np.full(len(job), 0.25),
-        "outcome": np.full(len(job), COMPLETED) if outcome is None else np.array(outcome),
+        "outcome": np.full(len(job), JobOutcome.COMPLETED) if outcome is None else np.array(outcome),
     }
 
 
@@ -35,7 +35,12 @@ def test_jobs_are_matched_by_number_within_the_window_only():
 
 
 def test_outcomes_and_jobs_that_differ_are_counted_and_left_out():
-    twin = records([0, 1, 2], [0, 1, 2], [1.0, math.nan, 2.0], outcome=[COMPLETED, DROPPED, COMPLETED])
+    twin = records(
+        [0, 1, 2],
+        [0, 1, 2],
+        [1.0, math.nan, 2.0],
+        outcome=[JobOutcome.COMPLETED, JobOutcome.DROPPED, JobOutcome.COMPLETED],
+    )
     emulated = records([0, 1, 3], [0, 1, 2.5], [1.1, 5.0, 5.0])
     found = compare(emulated, twin, (0.0, 10.0))
     assert (found.matched, found.unmatched, found.outcome_differs) == (1, 2, 1)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
-from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.statistics import (
     SLICES,
     autocorrelation_time,
@@ -40,7 +40,7 @@ def mm1_queues(rng, servers, load, duration, warmup):
     return {
         "arrival": arrival[order] - warmup,
         "response": departure[order] - arrival[order],
-        "outcome": np.full(len(order), COMPLETED),
+        "outcome": np.full(len(order), JobOutcome.COMPLETED),
     }
 
 
@@ -151,7 +151,7 @@ def test_the_number_over_a_window_counts_jobs_that_came_before_and_those_that_st
     columns = {
         "arrival": np.array([-5.0, 1.0, 2.0, 2.0]),
         "response": np.array([7.0, math.nan, 100.0, math.nan]),
-        "outcome": np.array([COMPLETED, IN_SYSTEM, COMPLETED, DROPPED]),
+        "outcome": np.array([JobOutcome.COMPLETED, JobOutcome.IN_SYSTEM, JobOutcome.COMPLETED, JobOutcome.DROPPED]),
     }
     found = number_over(columns, (0.0, 4.0)).reshape(4, -1)
     assert found == pytest.approx(np.array([1.0, 2.0, 2.0, 2.0])[:, None] * np.ones(SLICES // 4))
@@ -288,7 +288,7 @@ def test_the_number_in_system_equals_a_count_on_a_fine_grid():
 
 def test_jobs_depart_by_their_outcome():
     columns = {
-        "outcome": np.array([COMPLETED, DROPPED, LOST, IN_SYSTEM]),
+        "outcome": np.array([JobOutcome.COMPLETED, JobOutcome.DROPPED, JobOutcome.LOST, JobOutcome.IN_SYSTEM]),
         "arrival": np.array([1.0, 2.0, 3.0, 4.0]),
         "response": np.array([5.0, math.nan, math.nan, math.nan]),
     }

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.core.records import COMPLETED, DROPPED
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.summary import decode, encode, measured_window, summarise
 
 SETTINGS = {"variant": "random", "replication": 0, "time_unit_seconds": 0.05}
@@ -92,7 +92,7 @@ def test_what_is_counted_per_task_is_of_all_jobs_also_where_records_are_of_the_l
 def test_drops_are_counted_and_have_no_response(run, make_nominal):
     dropping = np.arange(len(run.columns["job"])) % 10 == 0
     columns = run.columns | {
-        "outcome": np.where(dropping, DROPPED, COMPLETED),
+        "outcome": np.where(dropping, JobOutcome.DROPPED, JobOutcome.COMPLETED),
         "response": np.where(dropping, math.nan, run.columns["response"]),
     }
     dropped = msgspec.structs.replace(run, columns=columns)

@@ -5,7 +5,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from testbed.core.records import COMPLETED, DROPPED, IN_SYSTEM, LOST
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.accounting import check
 from testbed.measure.checks import percent
 from testbed.measure.pathwise import compare
@@ -128,7 +128,7 @@ def test_a_job_that_is_not_accounted_for_is_suspect(healthy, nominal):
 
 def test_jobs_cut_off_at_the_end_are_suspect(healthy, nominal):
     outcome = healthy.columns["outcome"].copy()
-    outcome[-60:] = IN_SYSTEM  # over 1 % of the measured jobs
+    outcome[-60:] = JobOutcome.IN_SYSTEM  # over 1 % of the measured jobs
     found = verdict(with_column(healthy, "outcome", outcome), nominal)
     assert failed(found) == ["unfinished jobs"]
     assert "60 of " in found.reasons[0]
@@ -172,7 +172,7 @@ def test_drops_count_as_arrived_work_but_not_as_served(simulate_run, nominal):
     columns = {name: values[~dropping] for name, values in run.columns.items()}
     served = msgspec.structs.replace(run, columns=columns)
     assert "arrived load" in failed(verdict(served, nominal, arrived=int((~dropping).sum())))
-    outcome = np.where(dropping, DROPPED, COMPLETED)
+    outcome = np.where(dropping, JobOutcome.DROPPED, JobOutcome.COMPLETED)
     assert "arrived load" not in failed(verdict(with_column(run, "outcome", outcome), nominal))
     # The servers were busy with the fifth that is now said to be dropped:
     assert "served load" in failed(verdict(with_column(run, "outcome", outcome), nominal))
@@ -188,23 +188,25 @@ def test_servers_that_are_busy_longer_than_their_tasks_are_suspect(simulate_run,
 def test_unfinished_jobs_may_have_been_served_for_as_long_as_they_were_there(healthy, nominal):
     # Every third job of the second half has no completion on record: a sixth of the busy time is not in the records.
     outcome = healthy.columns["outcome"].copy()
-    outcome[len(outcome) // 2 :: 3] = IN_SYSTEM
-    outcome[len(outcome) // 2 + 1 :: 50] = LOST
+    outcome[len(outcome) // 2 :: 3] = JobOutcome.IN_SYSTEM
+    outcome[len(outcome) // 2 + 1 :: 50] = JobOutcome.LOST
     assert "served load" not in failed(verdict(with_column(healthy, "outcome", outcome), nominal))
 
 
 def test_unfinished_jobs_explain_no_more_than_the_time_since_they_came(healthy, nominal):
     # Four of 3500 jobs are unfinished, of which three came at the end; records lack a tenth of the services.
     outcome = healthy.columns["outcome"].copy()
-    outcome[np.searchsorted(healthy.columns["arrival"], [280.0, 295.0, 296.0, 297.0])] = IN_SYSTEM
+    outcome[np.searchsorted(healthy.columns["arrival"], [280.0, 295.0, 296.0, 297.0])] = JobOutcome.IN_SYSTEM
     shorter = with_column(with_column(healthy, "outcome", outcome), "inherent", 0.9 * healthy.columns["inherent"])
     assert "served load" in failed(verdict(shorter, nominal))
 
 
 def test_unfinished_jobs_do_not_explain_servers_less_busy_than_the_records(healthy, nominal):
     outcome = healthy.columns["outcome"].copy()
-    outcome[-40:] = IN_SYSTEM
-    outcome[np.searchsorted(healthy.columns["arrival"], np.arange(50, 90))] = LOST  # over 0.2 of the window's time
+    outcome[-40:] = JobOutcome.IN_SYSTEM
+    outcome[np.searchsorted(healthy.columns["arrival"], np.arange(50, 90))] = (
+        JobOutcome.LOST
+    )  # over 0.2 of the window's time
     longer = with_column(with_column(healthy, "outcome", outcome), "inherent", 1.1 * healthy.columns["inherent"])
     assert "served load" in failed(verdict(longer, nominal))
 
@@ -287,7 +289,7 @@ def test_a_run_that_ended_before_any_job_was_completed_has_its_end_for_its_only_
     found = verdict(unborn, replace(nominal, relaxation_time=None), arrived=0)
     assert failed(found) == ["run ended as planned"]
     assert all("unknown" not in check.explanation and "nan" not in check.figure for check in found.checks)
-    unfinished = with_column(healthy, "outcome", np.full(len(healthy.columns["job"]), IN_SYSTEM, np.int8))
+    unfinished = with_column(healthy, "outcome", np.full(len(healthy.columns["job"]), JobOutcome.IN_SYSTEM, np.int8))
     assert failed(verdict(unfinished, nominal)) == ["unfinished jobs"]
 
 

@@ -14,7 +14,8 @@ import pytest
 
 import testbed
 from testbed.runs import run_folder
-from testbed.core.records import COLUMNS, OUTCOMES
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import COLUMNS
 from testbed.measure.summary import encode
 from testbed.cluster.metrics.discovery import TargetGroup
 from testbed.runs.run_folder import FILE_NAMES, OutputError, RunFolder, read_jobs, read_run, replace_file
@@ -89,7 +90,7 @@ def test_the_file_of_jobs_speaks_for_itself(tmp_path: Path) -> None:
     frame = table.to_pydict()
     assert set(frame["variant"]) == {"random", "two choices"}
     assert set(frame["type"]) == {"short", "long"}
-    assert set(frame["outcome"]) == {"completed", "dropped"} <= set(OUTCOMES)
+    assert set(frame["outcome"]) == {"completed", "dropped"} <= set(JobOutcome.labels())
     done = [i for i, outcome in enumerate(frame["outcome"]) if outcome == "completed"]
     for i in done:
         assert frame["queueing_delay"][i] == frame["response_time"][i] - frame["inherent_delay"][i]

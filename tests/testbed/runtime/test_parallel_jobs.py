@@ -12,7 +12,8 @@ import pytest
 from scipy.special import gammaincc
 from scipy.stats import norm
 
-from testbed.core.records import COMPLETED, DROPPED, Measurements
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import Measurements
 from testbed.core.streams import Stream, generator
 from testbed.measure.summary import summarise
 from testbed.runs.nominal import nominal
@@ -139,7 +140,7 @@ def test_late_binding_is_the_least_unfinished_work_job_by_job() -> None:
     run = scenario("late-binding", d=2)
     columns: Any = simulate(run).columns
     expected = by_least_unfinished_work(run, 10)
-    assert columns["outcome"].tolist() == [COMPLETED] * len(expected)
+    assert columns["outcome"].tolist() == [JobOutcome.COMPLETED] * len(expected)
     order = np.argsort(columns["job"])
     np.testing.assert_allclose(columns["response"][order], [expected[job] for job in range(len(expected))], rtol=1e-9)
 
@@ -183,7 +184,7 @@ def test_the_records_of_jobs_and_of_tasks_agree(policy: str, tasks: Any) -> None
             drawn[job] = list(sizes)
         if block.arrival[-1] > run.horizon:
             break
-    assert set(jobs["outcome"].tolist()) == {COMPLETED}
+    assert set(jobs["outcome"].tolist()) == {JobOutcome.COMPLETED}
     for i, job in enumerate(jobs["job"].tolist()):
         assert jobs["tasks"][i] == len(drawn[job])
         assert jobs["inherent"][i] == pytest.approx(max(drawn[job]))  # at speed 1 sizes are services
@@ -232,10 +233,10 @@ def test_nothing_is_served_of_a_dropped_job_though_dispatchers_race(policy: str,
     }
     measurements = simulate(scenario(policy, settings))
     jobs: Any = measurements.columns
-    dropped = set(jobs["job"][(jobs["outcome"] == DROPPED) & (jobs["tasks"] > 1)].tolist())
+    dropped = set(jobs["job"][(jobs["outcome"] == JobOutcome.DROPPED) & (jobs["tasks"] > 1)].tolist())
     assert len(dropped) > 10
     assert not dropped & set(measurements.tasks["job"].tolist())
-    completed = int(jobs["tasks"][jobs["outcome"] == COMPLETED].sum())
+    completed = int(jobs["tasks"][jobs["outcome"] == JobOutcome.COMPLETED].sum())
     assert len(measurements.tasks["job"]) == completed
     assert measurements.occupancy.shape[1] <= 3  # never above the buffer
 
@@ -255,7 +256,7 @@ def test_work_stealing_moves_single_tasks_of_jobs() -> None:
     balance = {"policy": "stealing", "probe_rate": 2.0}
     alone, stealing = (simulate(scenario("random", {"balance": value})) for value in (None, balance))
     assert stealing.counters["tasks moved"] > 100
-    assert set(stealing.columns["outcome"].tolist()) == {COMPLETED}
+    assert set(stealing.columns["outcome"].tolist()) == {JobOutcome.COMPLETED}
     responses = [np.mean(run.columns["response"]) for run in (alone, stealing)]  # type: ignore[arg-type]
     assert responses[1] < responses[0]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.core.records import IN_SYSTEM
+from testbed.core.outcomes import JobOutcome
 from testbed.measure.accounting import check
 from testbed.runtime.build import slice_edges
 from testbed.runtime.twin import simulate
@@ -48,7 +48,7 @@ def test_every_job_is_accounted_for_and_every_server_at_every_time() -> None:
 def test_jobs_that_the_drain_is_too_short_for_are_still_in_the_system(drain: float) -> None:
     measured = simulate(scenario(**{"run.drain": drain, "workload.load": 1.2}))
     assert check(measured.columns, measured.counters["jobs arrived"]).balanced
-    assert np.count_nonzero(measured.columns["outcome"] == IN_SYSTEM) > 0
+    assert np.count_nonzero(measured.columns["outcome"] == JobOutcome.IN_SYSTEM) > 0
 
 
 def test_a_twin_that_is_stopped_is_the_beginning_of_the_whole_one() -> None:
@@ -63,7 +63,7 @@ def test_a_twin_that_is_stopped_is_the_beginning_of_the_whole_one() -> None:
     assert 0 < half.stopped_at < 120
     assert check(half.columns, half.counters["jobs arrived"]).balanced
     response = dict(zip(whole.columns["job"].tolist(), whole.columns["response"].tolist(), strict=True))
-    ended = half.columns["outcome"] != IN_SYSTEM
+    ended = half.columns["outcome"] != JobOutcome.IN_SYSTEM
     assert 100 < np.count_nonzero(ended) < len(response)
     assert half.columns["response"][ended].tolist() == [response[job] for job in half.columns["job"][ended].tolist()]
     assert half.columns["arrival"].max() <= half.stopped_at

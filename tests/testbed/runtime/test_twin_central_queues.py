@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import testbed
-from testbed.core.copy_life import FATES, LOST, REROUTED, WON
-from testbed.core.records import COMPLETED, Measurements
+from testbed.core.outcomes import CopyOutcome, JobOutcome
+from testbed.core.records import Measurements
 from testbed.measure.accounting import check
 from testbed.runs.tables import remarks
 from testbed.runtime.build import build_workload
@@ -115,16 +115,16 @@ def test_each_job_uses_the_processing_time_that_its_sizes_and_thresholds_say(set
     measured = simulate(scenario)
     jobs = len(measured.columns["job"])
     assert check(measured.columns, measured.counters["jobs arrived"]).balanced
-    assert (measured.columns["outcome"] == COMPLETED).all()
+    assert (measured.columns["outcome"] == JobOutcome.COMPLETED).all()
     assert jobs > 200
     found = used(measured, jobs, len(scenario.pools))
     assert found == pytest.approx(expected(scenario, measured), rel=1e-9, abs=1e-9)
     order = np.argsort(measured.columns["job"])
     assert measured.columns["work"][order] == pytest.approx(found.sum(axis=1), abs=1e-9)
     copies = measured.copies
-    assert (np.bincount(copies["job"][copies["fate"] == WON]) == 1).all()
-    other = LOST if scenario.threshold.action == "replicate" else REROUTED
-    assert set(copies["fate"].tolist()) == {WON, other}, FATES
+    assert (np.bincount(copies["job"][copies["fate"] == CopyOutcome.WON]) == 1).all()
+    other = CopyOutcome.SUPERSEDED if scenario.threshold.action == "replicate" else CopyOutcome.REROUTED
+    assert set(copies["fate"].tolist()) == {CopyOutcome.WON, other}, CopyOutcome.labels()
 
 
 def test_response_times_are_waiting_and_service_where_messages_take_no_time() -> None:
@@ -177,7 +177,7 @@ def test_a_job_that_takes_exactly_as_long_as_it_is_waited_for_is_not_moved() -> 
     )
     measured = simulate(scenario)
     copies, of_job = measured.copies, np.argsort(measured.columns["job"])
-    moved = copies["fate"] == REROUTED
+    moved = copies["fate"] == CopyOutcome.REROUTED
     assert moved.sum() > 50
     # Whoever leaves a pool has found out that it was the wrong one.
     assert (measured.columns["type"][of_job][copies["job"]] != copies["pool"])[moved].all()
@@ -198,7 +198,7 @@ def test_the_summary_holds_the_theory_and_servers_are_as_busy_as_copies_say(sett
         assert sum(part or 0.0 for part in parts) == pytest.approx(pool.service_requirement.mean)
     assert next(check for check in summary.verdict.checks if check.name == "served load").passed
     assert summary.cancellations is not None
-    assert summary.cancellations.by_fate["won"] == summary.outcomes["completed"]
+    assert summary.cancellations.by_outcome["won"] == summary.outcomes["completed"]
     words = "\n".join(remarks(result))
     assert "pool a: effective load" in words
     assert "% of it wasted by" in words
@@ -213,7 +213,7 @@ def test_a_pool_with_queues_at_its_servers_beside_one_with_a_central_queue_is_ac
     order, of_job = np.argsort(columns["job"]), np.argsort(copies["job"])
     assert copies["job"][of_job].tolist() == columns["job"][order].tolist()
     assert set(copies["pool"].tolist()) == {0, 1}
-    assert set(copies["fate"].tolist()) == {WON}
+    assert set(copies["fate"].tolist()) == {CopyOutcome.WON}
     assert ((copies["server"] < 5) == (copies["pool"] == 0)).all()
     for name, same in (("received", "work"), ("wait", "wait"), ("server", "server")):
         assert copies[name][of_job] == pytest.approx(columns[same][order], abs=1e-9)
@@ -237,7 +237,7 @@ def test_the_number_in_system_counts_jobs_in_central_queues() -> None:
     summary = testbed.run(scenario, where="twin").runs[0].summary
     columns = simulate(scenario).columns
     times = np.arange(0.005, 100, 0.01)
-    ends = np.sort((columns["arrival"] + columns["response"])[columns["outcome"] == COMPLETED])
+    ends = np.sort((columns["arrival"] + columns["response"])[columns["outcome"] == JobOutcome.COMPLETED])
     present = np.searchsorted(np.sort(columns["arrival"]), times) - np.searchsorted(ends, times)
     assert present.mean() > 200
     assert summary.number_in_system_mean == pytest.approx(present.mean(), rel=1e-3)

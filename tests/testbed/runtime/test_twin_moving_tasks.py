@@ -11,7 +11,8 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from servers.balancer import MOVED, PROBES, YES
-from testbed.core.records import COMPLETED, Measurements
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import Measurements
 from testbed.measure.probes import overall_probe_rate
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
@@ -42,7 +43,7 @@ def scenario(balance: dict[str, Any], *, servers: int, load: float, size: str = 
 
 def responses(of: Scenario, measurements: Measurements) -> Floats:
     columns = measurements.columns
-    inside = (columns["arrival"] >= of.horizon - of.run.duration) & (columns["outcome"] == COMPLETED)
+    inside = (columns["arrival"] >= of.horizon - of.run.duration) & (columns["outcome"] == JobOutcome.COMPLETED)
     return columns["response"][inside].astype(np.float64)
 
 

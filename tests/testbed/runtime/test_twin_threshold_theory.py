@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from testbed.core.records import COMPLETED, Measurements
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import Measurements
 from testbed.measure.stationarity import steady
 from testbed.runs.nominal import nominal
 from testbed.runtime.twin import simulate
@@ -81,7 +82,7 @@ def test_the_effective_load_of_each_pool_is_the_theorys(action, dependence, size
     scenario = two_pools(n, 0.2, action, {"a": 1.5, "b": 0.8}, workload__size=size, workload__dependence=dependence)
     scenario = at_effective_load(scenario, 0.7, 2500)
     measured = simulate(scenario)
-    assert (measured.columns["outcome"] == COMPLETED).all()
+    assert (measured.columns["outcome"] == JobOutcome.COMPLETED).all()
     time, servers = used(measured), np.array(n)
     requirement = np.array(pool_requirements(scenario))
     assert scenario.rate * max(requirement / servers) == pytest.approx(0.7)
@@ -109,7 +110,7 @@ def mean_latency(scenario: Scenario, replications: int) -> tuple[float, float]:
     means = []
     for replication in range(replications):
         columns = simulate(scenario, replication).columns
-        assert (columns["outcome"] == COMPLETED).all()
+        assert (columns["outcome"] == JobOutcome.COMPLETED).all()
         means.append(columns["response"][columns["arrival"] >= scenario.run.warmup].mean())
     quantile = t.ppf(1 - FALSE_ALARM / 2, replications - 1)
     return float(np.mean(means)), float(quantile * np.std(means, ddof=1) / replications**0.5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import testbed
-from testbed.core.records import COMPLETED, DROPPED
+from testbed.core.outcomes import JobOutcome
 from testbed.scenario import Scenario, sweep_points, variants
 from testbed.scenario.reading import shipped
 from testbed.theory.predict import NoPrediction, Prediction, predict
@@ -104,6 +104,6 @@ def test_of_jobs_that_are_dropped_no_task_is_served_though_dispatchers_race() ->
         assert measured is not None
         outcome, jobs = measured.columns["outcome"], measured.columns["job"]
         numbers, tasks_done = np.unique(measured.tasks["job"], return_counts=True)
-        assert set(numbers.tolist()) == set(jobs[outcome == COMPLETED].tolist())
+        assert set(numbers.tolist()) == set(jobs[outcome == JobOutcome.COMPLETED].tolist())
         assert set(tasks_done.tolist()) == {5}
-        assert np.count_nonzero(outcome == DROPPED) > 10
+        assert np.count_nonzero(outcome == JobOutcome.DROPPED) > 10

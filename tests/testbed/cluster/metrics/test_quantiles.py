@@ -11,7 +11,8 @@ from prometheus_client.metrics_core import Metric
 
 from testbed.cluster.live_records import LiveRecords
 from testbed.cluster.metrics.families import histogram
-from testbed.core.records import COMPLETED, JobRecord
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import JobRecord
 from testbed.runtime.twin import simulate
 from testbed.scenario import decode
 
@@ -58,7 +59,7 @@ def test_the_p99_from_buckets_is_within_three_per_cent(
     for row in zip(*(columns[name].tolist() for name in JobRecord.__struct_fields__), strict=True):
         records.write(JobRecord(*row))
     records.catch_up()
-    exact = np.quantile(columns["response"][columns["outcome"] == COMPLETED], 0.99) * TIME_UNIT
+    exact = np.quantile(columns["response"][columns["outcome"] == JobOutcome.COMPLETED], 0.99) * TIME_UNIT
     family = histogram("response", "", records.responses, TIME_UNIT, examples=records.examples)
     assert histogram_quantile(0.99, family) == pytest.approx(exact, rel=0.03)
 

@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 import testbed
 from testbed.cluster.controller import Controller
 from testbed.cluster.snapshot import Snapshot
-from testbed.core.records import COMPLETED, RESPONSE_BUCKETS, Measurements
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import RESPONSE_BUCKETS, Measurements
 from testbed.present.live import Silent
 from testbed.scenario import decode
 
@@ -124,7 +125,7 @@ def test_the_last_scrape_agrees_with_the_final_report(run: tuple[Observer, Measu
         scraped = observer.last[f"dispatcher-{index}"]
         mine = columns["dispatcher"] == index
         jobs = int(mine.sum())
-        completed = mine & (columns["outcome"] == COMPLETED)
+        completed = mine & (columns["outcome"] == JobOutcome.COMPLETED)
         assert scraped.value("testbed_jobs_arrived_total") == jobs > 100
         assert scraped.value("testbed_jobs_total", outcome="completed") == completed.sum()
         assert scraped.value("testbed_jobs_total", outcome="dropped") == jobs - completed.sum() > 0

@@ -10,7 +10,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from testbed.cluster.controller import Controller
-from testbed.core.copy_life import LOST, MET_SERVED, REROUTED, WON
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 from testbed.scenario import decode
 
 pytestmark = pytest.mark.cluster
@@ -63,10 +63,14 @@ def test_copies_are_counted_by_what_became_of_them(action: str) -> None:
 
     first = copies["copy"] == 0
     for which, made in (("first", first), ("later", ~first)):
-        for code, fate in ((WON, "won"), (LOST, "lost"), (REROUTED, "rerouted")):
+        for code, fate in (
+            (CopyOutcome.WON, "won"),
+            (CopyOutcome.SUPERSEDED, "lost"),
+            (CopyOutcome.REROUTED, "rerouted"),
+        ):
             assert value("copies", which, fate) == np.count_nonzero(made & (copies["fate"] == code))
-    assert value("copies_cancelled", "in_service") == np.count_nonzero(copies["met"] == MET_SERVED)
-    for code, fate in ((LOST, "lost"), (REROUTED, "rerouted")):
+    assert value("copies_cancelled", "in_service") == np.count_nonzero(copies["met"] == StateAtCancellation.IN_SERVICE)
+    for code, fate in ((CopyOutcome.SUPERSEDED, "lost"), (CopyOutcome.REROUTED, "rerouted")):
         wasted = copies["received"][copies["fate"] == code].sum() * TIME_UNIT
         assert value("wasted_service_seconds", fate) == pytest.approx(wasted)
     assert value("reroutes") == (np.count_nonzero(~first) if action == "reroute" else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, get_args
 
 import msgspec
@@ -38,6 +39,8 @@ def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
             fields[field.name] = addresses
         elif field.type in (list[MovedTask], list[Peer]):
             fields[field.name] = st.lists(structs(get_args(field.type)[0]), max_size=4)
+        elif isinstance(field.type, type) and issubclass(field.type, IntEnum):
+            fields[field.name] = st.sampled_from(field.type)
         elif field.type is bool:
             fields[field.name] = st.booleans()
         elif field.type == list[float]:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from testbed.cli import app
-from testbed.core.records import COMPLETED
+from testbed.core.outcomes import JobOutcome
 from testbed.present.reports.comparison import (
     BY_REPLICATION,
     JOB_BY_JOB,
@@ -59,7 +59,7 @@ def test_variants_of_one_run_meet_the_same_jobs_and_are_paired_by_them(make_run:
     for replication in (0, 1):
         mine, theirs = (one.run.jobs("twin", replication) for one in (second, first))
         _, i, j = np.intersect1d(mine["job"], theirs["job"], return_indices=True)
-        both = (mine["outcome"][i] == COMPLETED) & (theirs["outcome"][j] == COMPLETED)
+        both = (mine["outcome"][i] == JobOutcome.COMPLETED) & (theirs["outcome"][j] == JobOutcome.COMPLETED)
         both &= (mine["arrival"][i] >= 10) & (mine["arrival"][i] < 70)
         means.append(np.mean(mine["response"][i][both] - theirs["response"][j][both]))
     assert second.difference is not None

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.core.records import COLUMNS, COMPLETED, COPY_COLUMNS, LOST, TABLES, Measurements, row_type
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import COLUMNS, COPY_COLUMNS, TABLES, Measurements, row_type
 from testbed.runs.long_running import rolling
 from testbed.runs.long_running.rolling import RollingRecords, kept_since
 
@@ -19,7 +20,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "SECONDS", 1e9)
 
 
-def jobs(first: int, count: int, outcome: int = COMPLETED) -> np.ndarray:
+def jobs(first: int, count: int, outcome: int = JobOutcome.COMPLETED) -> np.ndarray:
     rows = np.zeros(count, dtype=row_type(COLUMNS))
     rows["job"] = np.arange(first, first + count)
     rows["arrival"] = rows["job"] / 7
@@ -44,7 +45,7 @@ def test_few_records_are_all_there(tmp_path: Path) -> None:
 def test_of_many_the_latest_are_kept_and_the_others_counted_by_outcome(tmp_path: Path) -> None:
     records = RollingRecords(tmp_path / "records")
     for first in range(0, 10_000, 50):
-        records.add("jobs", jobs(first, 50, LOST if first < 1000 else COMPLETED))
+        records.add("jobs", jobs(first, 50, JobOutcome.LOST if first < 1000 else JobOutcome.COMPLETED))
         assert len(list((tmp_path / "records").iterdir())) <= 6
     kept = records.columns("jobs")["job"]
     assert 400 <= len(kept) <= 600

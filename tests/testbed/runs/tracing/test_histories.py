@@ -11,7 +11,8 @@ import trio
 
 from testbed.cluster.controller import Controller
 from testbed.cluster.live_records import LiveRecords
-from testbed.core.records import COMPLETED, OUTCOMES, JobRecord, Measurements
+from testbed.core.outcomes import JobOutcome
+from testbed.core.records import JobRecord, Measurements
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
 from testbed.core.trace_choice import are_traced, is_traced
@@ -62,14 +63,14 @@ def histories(scenario: Scenario, measured: Measurements) -> dict[int, list[Step
     found = {}
     for i, number in enumerate(c["job"].tolist()):
         if is_traced(number, scenario.run.traced):
-            response = float(c["response"][i]) if c["outcome"][i] == COMPLETED else None
+            response = float(c["response"][i]) if c["outcome"][i] == JobOutcome.COMPLETED else None
             job = Job(
                 number,
                 int(c["dispatcher"][i]),
                 float(c["arrival"][i]),
                 float(c["lag"][i]),
                 response,
-                OUTCOMES[int(c["outcome"][i])],
+                JobOutcome.labels()[int(c["outcome"][i])],
             )
             found[number] = history(job, by_job[number], names)
     return found
@@ -82,7 +83,7 @@ def check(scenario: Scenario, measured: Measurements, word: str) -> None:
     assert len(told) > 50
     for i, number in enumerate(columns["job"].tolist()):
         steps = told[number]
-        assert columns["outcome"][i] == COMPLETED
+        assert columns["outcome"][i] == JobOutcome.COMPLETED
         assert steps[0].what.startswith(f"job {number} arrives")
         assert steps[-1].time == pytest.approx(columns["arrival"][i] + columns["response"][i])
         assert all(step.heard is None or step.heard >= step.time for step in steps)
@@ -145,7 +146,7 @@ def test_jobs_are_chosen_by_their_numbers_alone_and_evenly() -> None:
 def test_exemplars_name_traced_jobs_where_there_are_some() -> None:
     records = LiveRecords(0, 1.0, 0.1)
     for job in range(2000):
-        records.write(JobRecord(job, 0, 0, COMPLETED, 0, 0, job % 7 + 0.5, 0.1, 0, 0, 0, 0, 1, 0, 0, 0, 0.0))
+        records.write(JobRecord(job, 0, 0, JobOutcome.COMPLETED, 0, 0, job % 7 + 0.5, 0.1, 0, 0, 0, 0, 1, 0, 0, 0, 0.0))
     records.catch_up()
     examples = [example for example in records.examples if example is not None]
     assert len(examples) == 7
