@@ -34,6 +34,7 @@ class BatchFilling(WholeJobPolicy, ProbingPolicy):
 
     name = "batch-filling"
     source = "Ying, Srikant and Kang 2017; Weng and Wang 2021"
+    theory = "testbed.theory.probing_policies:BATCH_FILLING"
     Parameters = BatchFillingParameters
 
     @classmethod

@@ -31,6 +31,7 @@ class BatchSampling(DistinctServersPolicy, ProbingPolicy):
 
     name = "batch-sampling"
     source = "Ousterhout, Wendell, Zaharia and Stoica 2013 (Sparrow); Ying, Srikant and Kang 2017"
+    theory = "testbed.theory.probing_policies:BATCH_SAMPLING"
     Parameters = BatchSamplingParameters
 
     @classmethod

@@ -39,6 +39,7 @@ class Hedge(Policy):
 
     name = "hedge"
     source = "Dean and Barroso 2013 (The Tail at Scale)"
+    theory = "testbed.theory.copies:HEDGE"
     Parameters = HedgeParameters
 
     def __init__(self, parameters: HedgeParameters, dispatcher: Any) -> None:

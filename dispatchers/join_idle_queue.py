@@ -24,6 +24,7 @@ class JoinIdleQueue(Policy):
 
     name = "jiq"
     source = "Lu, Xie, Kliot, Geller, Larus and Greenberg 2011"
+    theory = "testbed.theory.queue_aware_policies:JOIN_IDLE_QUEUE"
     idle_reports = True
 
     def __init__(self, parameters: Any, dispatcher: Any) -> None:

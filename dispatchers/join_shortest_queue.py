@@ -31,6 +31,7 @@ class JoinShortestQueue(ProbingPolicy):
 
     name = "jsq"
     source = "Winston 1977; Weber 1978 (optimality)"
+    theory = "testbed.theory.queue_aware_policies:JOIN_SHORTEST_QUEUE"
     Parameters = JoinShortestQueueParameters
 
     @classmethod

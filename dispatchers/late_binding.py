@@ -43,6 +43,7 @@ class LateBinding(DistinctServersPolicy):
 
     name = "late-binding"
     source = "Ousterhout, Wendell, Zaharia and Stoica 2013 (Sparrow)"
+    theory = "testbed.theory.probing_policies:LATE_BINDING"
     Parameters = LateBindingParameters
     reserves = True
 

@@ -25,6 +25,7 @@ class LeastOutstanding(Policy):
 
     name = "least-outstanding"
     source = "common practice ('least connections'); local form of join the shortest queue"
+    theory = "testbed.theory.queue_aware_policies:LEAST_OUTSTANDING"
 
     def __init__(self, parameters: Any, dispatcher: Any) -> None:
         super().__init__(parameters, dispatcher)

@@ -47,6 +47,7 @@ class PerTaskPowerOfD(ProbingPolicy):
 
     name = "per-task-power-of-d"
     source = "Ying, Srikant and Kang 2017; Mitzenmacher 2001"
+    theory = "testbed.theory.probing_policies:PER_TASK_POWER_OF_D"
     Parameters: ClassVar[type[Any]] = PerTaskPowerOfDParameters
 
     def __init__(self, parameters: Any, dispatcher: Any) -> None:

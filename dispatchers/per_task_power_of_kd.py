@@ -28,6 +28,7 @@ class PerTaskPowerOfKD(WholeJobPolicy, PerTaskPowerOfD):
 
     name = "per-task-power-of-kd"
     source = "Weng and Wang 2021"
+    theory = "testbed.theory.probing_policies:PER_TASK_POWER_OF_KD"
     Parameters = PerTaskPowerOfKDParameters
 
     @classmethod

@@ -67,8 +67,13 @@ class Policy:
     reserves: ClassVar[bool] = False
     #: Whether the policy ties copies (``dispatcher.assign_tied``), so that servers cancel each other's.
     ties: ClassVar[bool] = False
+    #: What theory knows of the policy: "module:attribute" of a testbed.theory.policy_theory.PolicyTheory; "": nothing.
+    #: It is imported only where theory is asked for, never in the processes of a cluster.
+    theory: ClassVar[str] = ""
     #: Whether the policy can place jobs in the central queues of pools (``dispatcher.enter``).
     enters: ClassVar[bool] = False
+    #: Whether the policy can place jobs of known sizes by rational thresholds (``dispatcher.rational``).
+    rational: ClassVar[bool] = False
 
     def __init__(self, parameters: Any, dispatcher: Dispatcher) -> None:
         self.parameters = parameters
@@ -84,6 +89,16 @@ class Policy:
 
         ``pools`` are the numbers of servers by name of the pool, in order, ``types`` the names of the types.
         """
+
+    @classmethod
+    def pool_fractions(
+        cls, parameters: Any, pools: Mapping[str, int], types: Sequence[str]
+    ) -> list[list[float]] | None:
+        """Return, by type of job and by pool, the fraction of the type's jobs that go to the pool.
+
+        The arguments are those of ``check_pools``. None where the state of the system decides.
+        """
+        return None
 
     @classmethod
     def copies(cls, parameters: Any) -> int:

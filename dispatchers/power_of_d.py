@@ -41,6 +41,7 @@ class PowerOfD(ProbingPolicy):
 
     name = "power-of-d"
     source = "Vvedenskaya, Dobrushin and Karpelevich 1996; Mitzenmacher 2001"
+    theory = "testbed.theory.queue_aware_policies:POWER_OF_D"
     Parameters = PowerOfDParameters
 
     def __init__(self, parameters: PowerOfDParameters, dispatcher: Any) -> None:

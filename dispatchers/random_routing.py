@@ -35,6 +35,7 @@ class Random(Policy):
 
     name = "random"
     source = "classical; M/G/1 by Pollaczek and Khinchine"
+    theory = "testbed.theory.queue_oblivious_policies:RANDOM"
     Parameters = RandomParameters
 
     def __init__(self, parameters: RandomParameters, dispatcher: Any) -> None:

@@ -35,6 +35,7 @@ class RedundancyD(Policy):
 
     name = "redundancy-d"
     source = "Gardner, Harchol-Balter, Scheller-Wolf, Velednitsky and Zbarsky 2017"
+    theory = "testbed.theory.copies:REDUNDANCY_D"
     Parameters = RedundancyParameters
 
     @classmethod

@@ -17,6 +17,7 @@ class RoundRobin(Policy):
 
     name = "round-robin"
     source = "classical; E_N/M/1 (Kleinrock, Queueing Systems I, 1975)"
+    theory = "testbed.theory.queue_oblivious_policies:ROUND_ROBIN"
 
     def __init__(self, parameters: Any, dispatcher: Any) -> None:
         super().__init__(parameters, dispatcher)

@@ -131,6 +131,8 @@ class Static(Policy):
     source = "Raaijmakers, Borst and Boxma, arXiv 2005.13353"
     Parameters = StaticParameters
     enters = True
+    rational = True
+    theory = "testbed.theory.static_assignment:STATIC"
 
     def __init__(self, parameters: StaticParameters, dispatcher: Any) -> None:
         super().__init__(parameters, dispatcher)
@@ -155,6 +157,13 @@ class Static(Policy):
                 "knows: nothing follows from it without an assignment for each signal, like "
                 "assignment = { a = { one = 1.0 }, b = { two = 1.0 } }; give one, or leave knows out"
             )
+
+    @classmethod
+    def pool_fractions(
+        cls, parameters: StaticParameters, pools: Mapping[str, int], types: Sequence[str]
+    ) -> list[list[float]]:
+        """Return the assignment, averaged over the signals of each type."""
+        return parameters.assigned(pools, types)
 
     def place(self, job: int) -> None:
         """Choose a pool, and in a pool without a queue a server."""

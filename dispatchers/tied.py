@@ -18,6 +18,7 @@ class Tied(Policy):
 
     name = "tied"
     source = "Dean and Barroso 2013 (The Tail at Scale)"
+    theory = "testbed.theory.copies:TIED"
     ties = True
 
     @classmethod

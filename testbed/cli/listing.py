@@ -21,8 +21,8 @@ def schema() -> None:
 @app.command()
 def policies() -> None:
     """List the dispatching policies with their parameters."""
-    from dispatchers.registry import policies as registered
     from testbed.runs.tables import new_table
+    from testbed.scenario.policies import policies as registered
 
     table = new_table("dispatching policies; a parameter's default is in brackets")
     for heading in ("policy", "what it does", "parameters", "source"):

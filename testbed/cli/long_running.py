@@ -63,6 +63,7 @@ def up(
     from testbed.runs.long_running.cluster import LongRunningCluster, Order, PageOrder
     from testbed.runs.long_running.detached import start
     from testbed.runs.long_running.register import LongRunningError
+    from testbed.runs.probe_rate import check_calibration
     from testbed.runs.run_folder import OutputError
 
     require_page(dash, host, port, token)
@@ -82,6 +83,7 @@ def up(
         address = place.address
         order.page = PageOrder(place.sock.detach(), host, token)
     try:
+        check_calibration(base)
         announce_unstable(base, watcher)
         if detach:
             try:

@@ -6,7 +6,6 @@ import math
 import tomllib
 
 from dispatchers.dispatcher import Dispatcher
-from dispatchers.registry import policies
 from servers.server import Server
 from testbed.cluster.control import Change, Setup
 from testbed.cluster.live_records import LiveCopies, LiveRecords
@@ -21,6 +20,7 @@ from testbed.runtime.build import (
     build_servers,
     build_trace,
     build_workload,
+    policy_of,
     schedule_slices,
     slice_edges,
     slice_forever,
@@ -153,12 +153,12 @@ class Hosted:
     def _switch(self, scenario: Scenario) -> None:
         """Go over to the policy of ``scenario``."""
         if self.dispatcher is not None and self.source is not None and self.source.next_job is not None:
-            policy = policies()[scenario.dispatch.policy]
+            policy = policy_of(scenario)
             self.dispatcher.switch(policy(scenario.dispatch.parameters, self.dispatcher), self.source.next_job)
 
     def _report_idle(self, scenario: Scenario) -> None:
         """Have servers report that they are idle, if the policy of ``scenario`` wants them to, and else not."""
-        reports = policies()[scenario.dispatch.policy].idle_reports
+        reports = scenario.policy_class.idle_reports
         dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers) if reports else ()
         for server in self.occupancy.servers:
             if isinstance(server, Server):

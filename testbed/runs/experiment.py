@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Literal, get_args
 import msgspec
 import trio
 
-from testbed.runs.probe_rate import calibrated
 from testbed.cluster.controller import Controller
 from testbed.cluster.observing import Observer, theory_of
-from testbed.runs.execution import execute
-from testbed.present.live import Silent, Watcher
-from testbed.measure.probes import Calibration
 from testbed.core.records import Measurements
+from testbed.measure.probes import Calibration
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary, measured_window, summarise
+from testbed.present.live import Silent, Watcher
+from testbed.runs.execution import execute
 from testbed.runs.nominal import nominal
+from testbed.runs.probe_rate import calibrated, check_calibration
 from testbed.runs.run_folder import RunFolder
 from testbed.runtime.build import expected_copies, expected_jobs, expected_tasks
 from testbed.runtime.twin import simulate
@@ -136,6 +136,8 @@ class Experiment:
         self._watcher = watcher
         self._hold = hold
         self._variants = variants(scenario)
+        for _, variant in self._variants:
+            check_calibration(variant)
         self._controller: Controller | None = None
         self._stop = False
         jobs = (
@@ -302,8 +304,7 @@ def run(
     """
     if where not in get_args(Where):
         raise ValueError(f"where must be one of {', '.join(map(repr, get_args(Where)))}, not {where!r}")
-    if isinstance(scenario, (str, Path)):
-        scenario = load(scenario)
+    scenario = load(scenario) if isinstance(scenario, (str, Path)) else scenario.checked()
     experiment = Experiment(scenario, where, Path(output) if output is not None else None, watcher or Silent(), hold)
     execute(experiment)
     if experiment.result.interrupted:

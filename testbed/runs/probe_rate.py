@@ -25,7 +25,7 @@ from testbed.runtime.twin import simulate
 from testbed.scenario import ScenarioError, resolved
 
 if TYPE_CHECKING:
-    from testbed.scenario import Scenario
+    from testbed.scenario import Balance, Scenario
 
 #: How close a run of the twin must come to R_o, as a share of it. A run with n probes has a standard error of about
 #: 1 / sqrt(n) of its own: half of that is as close as a search need go, twice of it is good enough in the end.
@@ -51,18 +51,48 @@ def mean_field_probe_rate(scenario: Scenario) -> float:
     return probe_rate_for(balance.policy, scenario.load, size.scaled(1.0 / size.mean), balance.overall_probe_rate)
 
 
+def check_calibration(scenario: Scenario) -> None:
+    """Raise ScenarioError where the scenario's probe rate is to come from the mean field, and the mean field has none.
+
+    Whoever plans runs calls it for each of them, so that the error comes before anything starts.
+    """
+    balance = scenario.balance
+    if balance is not None and balance.calibration == "mean-field" and _needs_calibration(balance):
+        _in_mean_field(scenario)
+
+
+def _needs_calibration(balance: Balance) -> bool:
+    return balance.overall_probe_rate is not None and balance.probe_rate is None
+
+
+def _in_mean_field(scenario: Scenario) -> float:
+    assert scenario.balance is not None
+    try:
+        rate = mean_field_probe_rate(scenario)
+    except ValueError as error:
+        raise ScenarioError(str(error), key="balance.calibration", value="mean-field") from None
+    if math.isinf(rate):
+        raise ScenarioError(
+            "sharing never sends that many probes, however fast its clocks: in the mean field limit at most "
+            f"{scenario.load**2 / (1 - scenario.load):.4g}; ask for fewer",
+            key="balance.overall_probe_rate",
+            value=scenario.balance.overall_probe_rate,
+        )
+    return rate
+
+
 def calibrated(scenario: Scenario, replication: int) -> tuple[Scenario, Calibration | None]:
     """Return the scenario with a probe rate, and how it was found; None where the scenario needs none to be found.
 
     Raises ScenarioError when no rate gives the overall probe rate that is asked for.
     """
     balance = scenario.balance
-    if balance is None or balance.overall_probe_rate is None or balance.probe_rate is not None:
+    if balance is None or not _needs_calibration(balance):
         return scenario, None
     if balance.calibration == "mean-field":
-        found = Calibration(mean_field_probe_rate(scenario), None, 0)
+        found = Calibration(_in_mean_field(scenario), None, 0)
     else:
-        found = _cached(scenario, replication) or _on_twin(scenario, replication, balance.overall_probe_rate)
+        found = _cached(scenario, replication) or _on_twin(scenario, replication)
         _remember(scenario, replication, found)
     return with_probe_rate(scenario, found.probe_rate), found
 
@@ -73,9 +103,11 @@ def with_probe_rate(scenario: Scenario, rate: float) -> Scenario:
     return msgspec.structs.replace(scenario, balance=msgspec.structs.replace(scenario.balance, probe_rate=rate))
 
 
-def _on_twin(scenario: Scenario, replication: int, wanted: float) -> Calibration:
+def _on_twin(scenario: Scenario, replication: int) -> Calibration:
     """Find the root of (overall rate at r) - wanted by the secant method in logarithms, kept inside its bracket."""
     assert scenario.balance is not None
+    wanted = scenario.balance.overall_probe_rate
+    assert wanted is not None
     share = min(max(1.0 - scenario.load, 0.02), 0.98)
     guess = wanted / (share if scenario.balance.policy == "stealing" else scenario.load * scenario.load)
     if scenario.load < 1 and scenario.dispatch.policy == "random":

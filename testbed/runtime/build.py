@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from dispatchers.dispatcher import Dispatcher
-from dispatchers.registry import policies
 from servers.balancer import Balancer
 from servers.copy_server import CopyServer
 from servers.late_binding_server import LateBindingServer
@@ -30,6 +29,7 @@ from testbed.workload.distributions import Deterministic
 from testbed.workload.workload import Block, Workload
 
 if TYPE_CHECKING:
+    from dispatchers.policy import Policy
     from testbed.scenario import Balance, Scenario
 
 SLICES = 100  # slices of the measured window in which occupancy is kept
@@ -39,7 +39,7 @@ def build_servers(
     env: Environment, scenario: Scenario, servers: Iterable[int], meter: Occupancy
 ) -> list[Server | PoolServer]:
     """Return the server agents at the given addresses; ``meter`` keeps how long they spend at each queue length."""
-    policy = policies()[scenario.dispatch.policy]
+    policy = scenario.policy_class
     reports = policy.idle_reports
     dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers)
     recovers = scenario.cluster.on_failure == "redispatch"
@@ -78,13 +78,13 @@ def build_servers(
 
 def has_copies(scenario: Scenario) -> bool:
     """Return whether jobs may have several copies, or visit several pools: each of them has a record then."""
-    policy = policies()[scenario.dispatch.policy]
+    policy = scenario.policy_class
     return bool(scenario.central_pools) or policy.copies(scenario.dispatch.parameters) > 1
 
 
 def servers_talk(scenario: Scenario) -> bool:
     """Return whether servers send messages to each other: where tasks move, and where copies are tied."""
-    return scenario.balance is not None or policies()[scenario.dispatch.policy].ties
+    return scenario.balance is not None or scenario.policy_class.ties
 
 
 def has_tasks(scenario: Scenario) -> bool:
@@ -124,6 +124,11 @@ def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: 
     return balancer
 
 
+def policy_of(scenario: Scenario) -> type[Policy]:
+    """Return the class of the scenario's policy, which testbed.scenario knows as a protocol only."""
+    return cast("type[Policy]", scenario.policy_class)
+
+
 def build_dispatcher(
     env: Environment, scenario: Scenario, index: int, ledger: JobRecords, tasks: TaskRecords, copies: CopyRecords
 ) -> Dispatcher:
@@ -133,7 +138,7 @@ def build_dispatcher(
         scenario.servers + index,
         index=index,
         servers=scenario.servers,
-        policy=policies()[scenario.dispatch.policy],
+        policy=policy_of(scenario),
         parameters=scenario.dispatch.parameters,
         ledger=ledger,
         tasks=tasks if has_tasks(scenario) else None,

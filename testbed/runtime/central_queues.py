@@ -55,7 +55,7 @@ def build_pool_agent(env: Environment, scenario: Scenario) -> PoolAgent | None:
 
 def build_knowledge(env: Environment, scenario: Scenario, index: int) -> Knowledge | None:
     """Return what the scenario tells a dispatcher of its jobs; None for nothing."""
-    knows = getattr(scenario.dispatch.parameters, "knows", "nothing")
+    knows = scenario.knows
     if knows == "nothing":
         return None
     types = len(scenario.workload.types)

@@ -3,8 +3,8 @@
 from testbed.scenario.balance import Balance
 from testbed.scenario.errors import ScenarioError
 from testbed.scenario.expect import Expect
-from testbed.scenario.reading import decode, load, resolved, shipped
 from testbed.scenario.reference import json_schema, reference_markdown
+from testbed.scenario.scenario_files import decode, load, resolved, shipped
 from testbed.scenario.settings import (
     ClusterSettings,
     Dispatch,

@@ -13,14 +13,13 @@ from typing import Annotated, Any, Union, get_type_hints
 import msgspec
 from msgspec import inspect
 
+from testbed.scenario.policies import policies
 from testbed.scenario.settings import Dispatch, Scenario
 
 
 @cache
 def document_type() -> type[msgspec.Struct]:
     """Return the struct that a scenario file is decoded into: Scenario's keys, with the flat ``[dispatch]``."""
-    from dispatchers.registry import policies
-
     tables = tuple(
         msgspec.defstruct(
             f"{name} policy",
@@ -47,9 +46,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def to_scenario(document: Any) -> Scenario:
-    """Turn a decoded file into a Scenario. Raises ScenarioError when its settings don't fit together."""
-    from dispatchers.registry import policies
-
+    """Turn a decoded file into a Scenario."""
     values = msgspec.structs.asdict(document)
     name = values["dispatch"].__struct_config__.tag
     parameters = policies()[name].Parameters(**msgspec.structs.asdict(values["dispatch"]))

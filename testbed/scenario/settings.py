@@ -19,6 +19,7 @@ from msgspec import Meta
 from testbed.core.placed_pool import PlacedPool
 from testbed.scenario.balance import Balance
 from testbed.scenario.expect import Expect
+from testbed.scenario.policies import PolicyLike, policies
 from testbed.scenario.sweep import Sweep
 from testbed.scenario.threshold import Threshold
 from testbed.workload.arrivals import ArrivalProcess, Poisson, Trace
@@ -191,7 +192,7 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run. A Scenario that exists is valid: its making raises ScenarioError otherwise."""
+    """What to run. One that was read from a file or given other settings is checked; see ``checked`` for the others."""
 
     name: Annotated[
         str, Meta(pattern=_TITLE, max_length=64, description="letters, digits, spaces and any of _ = + . , -")
@@ -221,17 +222,16 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         Expect | None, Meta(description="what the scenario must give as a case of `testbed validate`; runs ignore it")
     ] = None
 
-    def __post_init__(self) -> None:
-        from testbed.scenario.checks import check
-
-        check(self)
-
     @classmethod
     def from_file(cls, path: str | Path) -> Scenario:
         """Read a TOML file, or a shipped scenario by its name. Raises ScenarioError."""
-        from testbed.scenario.reading import load
+        from testbed.scenario.scenario_files import load  # which makes scenarios of this class
 
         return load(path)
+
+    def checked(self) -> Scenario:
+        """Return the scenario as a file would give it, for one built in Python. Raises ScenarioError for a fault."""
+        return self.with_settings({})
 
     def with_settings(self, settings: Mapping[str, Any]) -> Scenario:
         """Return the scenario with other values at dotted keys: ``{"workload.load": 0.9}``. Raises ScenarioError.
@@ -239,9 +239,26 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         None restores a key's default. Setting one of ``workload.load`` and ``workload.rate`` takes the other away;
         setting another policy takes away the parameters that it doesn't know.
         """
-        from testbed.scenario.variants import with_settings
+        from testbed.scenario.scenario_files import with_settings
 
         return with_settings(self, settings)
+
+    @property
+    def policy_class(self) -> type[PolicyLike]:
+        """The class of the dispatching policy."""
+        return policies()[self.dispatch.policy]
+
+    @property
+    def knows(self) -> Any:
+        """What the policy is told of a job: the policy's parameter of that name, or "nothing"."""
+        return getattr(self.dispatch.parameters, "knows", "nothing")
+
+    @property
+    def pool_fractions(self) -> list[list[float]] | None:
+        """The fraction of the jobs of each type that the policy sends to each pool; None where it does not fix them."""
+        servers = {pool.name: pool.servers for pool in self.cluster.pools}
+        types = [job_type.name for job_type in self.workload.types]
+        return self.policy_class.pool_fractions(self.dispatch.parameters, servers, types)
 
     @property
     def servers(self) -> int:
@@ -266,10 +283,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def replicas(self) -> int:
         """How many sizes a job of one task has: one for each central queue, or for each copy that the policy makes."""
-        from dispatchers.registry import policies
-
-        copies = policies()[self.dispatch.policy].copies(self.dispatch.parameters)
-        return max(copies, len(self.central_pools))
+        return max(self.policy_class.copies(self.dispatch.parameters), len(self.central_pools))
 
     @property
     def recorded_sizes(self) -> FloatArray | None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from testbed.scenario.decoding import changed_tables, decode_alone
 from testbed.scenario.errors import ScenarioError, shown_value
 from testbed.scenario.settings import Scenario
 from testbed.scenario.sweep import Sweep
-from testbed.scenario.variants import with_settings
+from testbed.scenario.variants import variants
 
 #: What is the same at all points: the seed and the replications too, so that points differ by their settings alone.
 _FIXED = ("name", "seed", "variants", "sweep", "expect", "run.replications")
@@ -47,7 +48,9 @@ def sweep_points(scenario: Scenario) -> list[SweepPoint]:
         if any(settings == other.settings for other in found):
             raise ScenarioError(f"has the point {described(settings)} twice; give each once", key="sweep")
         try:
-            found.append(SweepPoint(settings, with_settings(base, settings)))
+            point = decode_alone(changed_tables(base, settings))
+            variants(point)
+            found.append(SweepPoint(settings, point))
         except ScenarioError as error:
             raise error.moved(source="scenario", inside=f"sweep ({described(settings)})") from None
     _check_variants(scenario, found)

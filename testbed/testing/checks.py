@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from dispatchers.policy import Policy
-from dispatchers.registry import policies
 from testbed.core.outcomes import CopyOutcome, JobOutcome
 from testbed.core.records import JobRecords
+from testbed.scenario.policies import policies
 from testbed.testing.replies import check_replies
 from testbed.testing.systems import System, corners, fitting, most_tasks, random_systems
 from testbed.testing.watched import Trial, WatchedDispatcher
@@ -37,7 +37,7 @@ def check_policy(
         raise ImportError(
             "check_policy needs hypothesis: python -m pip install 'loadbalance-testbed[test]'", name="hypothesis"
         ) from error
-    checked = policies()[policy] if isinstance(policy, str) else policy
+    checked = cast("type[Policy]", policies()[policy]) if isinstance(policy, str) else policy
     if not (getattr(checked, "name", "") and getattr(checked, "source", "")):
         raise AssertionError(f"{checked.__name__} must have a name and a source")
     given_parameters = (

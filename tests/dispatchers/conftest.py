@@ -11,13 +11,13 @@ from scipy.stats import chi2
 
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import NoParameters, Policy
-from dispatchers.registry import policies
 from testbed.core.agent import Agent
 from testbed.core.messages import Assign, Done, Idle, Message, PeerDown, Probe, ProbeReply
 from testbed.core.records import JobRecords
 from testbed.core.streams import generator
 from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
+from testbed.scenario.policies import policies
 
 
 class ScriptedServer(Agent):

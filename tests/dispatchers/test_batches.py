@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dispatchers.registry import policies
 from testbed.core.messages import Assign, Cancel, Fetch, ProbeReply, Reserve
+from testbed.scenario.policies import policies
 
 
 def placed(bench: Any, policy: str, queue_lengths: list[int], tasks: int, **parameters: Any) -> list[int]:

@@ -10,8 +10,8 @@ from dispatchers.batch_filling import BatchFilling
 from dispatchers.policy import NoParameters, Policy, Timeout
 from dispatchers.power_of_d import PowerOfDParameters
 from dispatchers.probing import ProbingPolicy
-from dispatchers.registry import policies
 from testbed.core.messages import Probe
+from testbed.scenario.policies import policies
 from testbed.testing import check_policy
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dispatchers.policy import Policy
-from dispatchers.registry import policies
 from testbed.core.messages import Assign, Done, Moved, Probe, ProbeReply
 from testbed.core.outcomes import JobOutcome
+from testbed.scenario.policies import policies
 
 HERE = 4  # the dispatcher's address; servers are 0..3
 

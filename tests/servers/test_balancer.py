@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatchers.dispatcher import Dispatcher
-from dispatchers.registry import policies
 from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
 from servers.server import Server
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
 from testbed.core.messages import Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import JobRecords, Occupancy
+from testbed.scenario.policies import policies
 from testbed.testing.network import Network
 
 

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatchers.dispatcher import Dispatcher
-from dispatchers.registry import policies
 from servers.copy_server import CopyServer
 from testbed.core.copy_life import OPEN
 from testbed.core.messages import AssignCopy, CancelCopy, Message
 from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.placed_pool import PlacedPool
 from testbed.core.records import CopyRecords, JobRecords, Occupancy
+from testbed.scenario.policies import policies
 from testbed.testing.network import Network
 
 SIZES = (0.01, 0.1, 1.0, 5.0)

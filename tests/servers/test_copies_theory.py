@@ -12,13 +12,13 @@ import pytest
 from scipy.stats import t
 
 from dispatchers.dispatcher import Dispatcher
-from dispatchers.registry import policies
 from servers.copy_server import CopyServer
 from servers.server import Server
 from testbed.core.placed_pool import PlacedPool
 from testbed.core.records import CopyRecords, JobRecords, Occupancy
 from testbed.core.streams import Stream, generator
 from testbed.runtime.virtual import VirtualRuntime
+from testbed.scenario.policies import policies
 
 Floats = npt.NDArray[np.float64]
 

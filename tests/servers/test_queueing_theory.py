@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dispatchers.dispatcher import Dispatcher
-from dispatchers.registry import policies
 from servers.server import Server
 from testbed.core.records import JobRecords, Occupancy
 from testbed.runtime.virtual import VirtualRuntime
+from testbed.scenario.policies import policies
 
 BATCHES = 40
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import trio
 
-from dispatchers.registry import policies
 from testbed.present.dash.board import Board, Controls
 from testbed.present.dash.serving import Place, serve
 from testbed.runs.long_running import Client, LongRunningError, connect
+from testbed.scenario.policies import policies
 
 
 async def serve_cluster(name: str, place: Place, *, stay: bool) -> None:

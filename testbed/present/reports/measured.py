@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from dispatchers.registry import policies
 from testbed.measure.error_budget import ErrorBudget, error_budget, mean_budget
 from testbed.measure.pathwise import Columns
 from testbed.measure.statistics import Interval, replication_interval
@@ -74,7 +73,7 @@ class Measured:
 
 def budget_of(scenario: Scenario, summaries: Sequence[Summary]) -> ErrorBudget | None:
     """Return the parts of the mean response time over the runs of a scenario; None when no job was completed."""
-    policy = policies()[scenario.dispatch.policy]
+    policy = scenario.policy_class
     delay = nominal(scenario).message_delay
     central = {pool.name for pool in scenario.central_pools}
     budgets = []

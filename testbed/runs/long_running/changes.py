@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dispatchers.policy import Policy
-from dispatchers.registry import policies
-from testbed.runtime.build import holds
 from testbed.runs.long_running.register import LongRunningError
+from testbed.runtime.build import holds
+from testbed.scenario.policies import PolicyLike, policies
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -40,12 +40,14 @@ def changed(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
                     f"{each.dispatch.policy}: {why}, so that servers would have to change too; policies that can "
                     f"follow one another: {possible}"
                 )
-        if knows(found) != knows(scenario):
-            raise LongRunningError("dispatch.knows can't be changed while the cluster stands: jobs are told as they come")
+        if found.knows != scenario.knows:
+            raise LongRunningError(
+                "dispatch.knows can't be changed while the cluster stands: what is known of jobs is fixed at the start"
+            )
     return found
 
 
-def policy_is_free(policy: type[Policy]) -> bool:
+def policy_is_free(policy: type[PolicyLike]) -> bool:
     """Return whether servers with queues of their own are the same under a policy as under most."""
     copies = any("copies" in vars(each) for each in policy.__mro__ if each is not Policy)
     return not (policy.reserves or copies)
@@ -53,7 +55,7 @@ def policy_is_free(policy: type[Policy]) -> bool:
 
 def binds_servers(scenario: Scenario) -> str | None:
     """Return what servers do for the dispatchers that is special to the scenario's policy, or None."""
-    policy = policies()[scenario.dispatch.policy]
+    policy = scenario.policy_class
     if policy.reserves:
         return "it puts reservations into queues"
     if policy.copies(scenario.dispatch.parameters) > 1:
@@ -63,8 +65,3 @@ def binds_servers(scenario: Scenario) -> str | None:
     if holds(scenario):
         return "places are held for jobs of several tasks"
     return None
-
-
-def knows(scenario: Scenario) -> object:
-    """Return what the policy is told of jobs."""
-    return getattr(scenario.dispatch.parameters, "knows", "nothing")

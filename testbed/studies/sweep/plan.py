@@ -10,6 +10,7 @@ import msgspec
 
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary
+from testbed.runs.probe_rate import check_calibration
 from testbed.runtime.build import expected_jobs, expected_tasks
 from testbed.scenario import Scenario, ScenarioError, SweepPoint, sweep_points, variants
 
@@ -114,6 +115,12 @@ class Plan:
                 key="sweep",
             )
         self.variants = [dict(variants(point.scenario)) for point in self.points]
+        for point, scenarios in zip(self.points, self.variants, strict=True):
+            try:
+                for scenario in scenarios.values():
+                    check_calibration(scenario)
+            except ScenarioError as error:
+                raise error.moved(source="scenario", inside=f"sweep ({point})") from None
 
     @property
     def most_replications(self) -> int:

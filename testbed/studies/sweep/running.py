@@ -239,8 +239,8 @@ def sweep(
     a run fails, and testbed.cluster.controller.ClusterError when a cluster does not come up; a sweep with a folder can
     then be resumed.
     """
-    if isinstance(scenario, (str, Path)):
-        scenario = load(scenario)
+    if scenario is not None:
+        scenario = load(scenario) if isinstance(scenario, (str, Path)) else scenario.checked()
     run = SweepRun.begin(
         scenario,
         Request(on=None if on is None else tuple(on), target=target, budget=budget),

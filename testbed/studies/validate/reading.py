@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from testbed.runs.probe_rate import check_calibration
 from testbed.scenario import Expect, Scenario, ScenarioError, load, variants
 from testbed.scenario.errors import suggestion
 from testbed.studies.validate.case import REPLICATIONS, Case, sizes_of
@@ -67,6 +68,8 @@ def cases_of(scenario: Scenario, quick: bool = False) -> list[Case]:
     if scenario.sweep is not None:
         raise ScenarioError("a validation case is one point; leave the sweep out", key="sweep")
     several = variants(scenario)
+    for _, variant in several:
+        check_calibration(variant)
     if len(several) > 1 and expect.mean_response_time != "theory":
         raise ScenarioError(
             "one number can't be expected of several variants; put each into a file of its own",

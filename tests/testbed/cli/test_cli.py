@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner, Result
 
-from dispatchers.registry import policies
 from testbed.cli import app
 from testbed.runs import run_folder
-from testbed.scenario.reading import shipped
+from testbed.scenario.policies import policies
+from testbed.scenario.scenario_files import shipped
 
 SCENARIO = """
 name = "tiny"

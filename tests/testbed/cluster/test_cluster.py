@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatchers.registry import policies
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import COLUMNS, Measurements
 from testbed.measure.accounting import check
 from testbed.runtime.build import slice_edges
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario
+from testbed.scenario.policies import policies
 
 pytestmark = pytest.mark.cluster
 

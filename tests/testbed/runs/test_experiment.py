@@ -11,17 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
 import testbed
-from testbed.runs import experiment
-from testbed.runs.experiment import Result
-from testbed.present.live import Silent
+from testbed.cluster.snapshot import Snapshot
 from testbed.core.records import Measurements
 from testbed.measure.summary import Summary
-from testbed.scenario import Scenario, decode
-from testbed.cluster.snapshot import Snapshot
+from testbed.present.live import Silent
+from testbed.runs import experiment
+from testbed.runs.experiment import Result
+from testbed.scenario import Dispatch, Scenario, ScenarioError, decode
 
 
 def scenario(**settings: Any) -> Scenario:
@@ -218,3 +219,10 @@ async def test_it_can_be_awaited_from_trio_as_an_experiment() -> None:
     with trio.fail_after(30):
         result = await made.run()
     assert len(result.runs) == 2
+
+
+def test_a_scenario_built_in_python_is_checked_before_it_runs() -> None:
+    wrong = msgspec.structs.replace(scenario(), dispatch=Dispatch("random", None))
+    for start in (testbed.run, testbed.sweep):
+        with pytest.raises(ScenarioError, match=r"dispatch\.parameters: the parameters must be the policy's own"):
+            start(wrong)

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from testbed.runs import probe_rate as balancing
-from testbed.runs.probe_rate import TOLERANCE, calibrated, mean_field_probe_rate, with_probe_rate
+import testbed
 from testbed.measure.probes import overall_probe_rate
 from testbed.measure.summary import measured_window
+from testbed.runs import probe_rate as balancing
+from testbed.runs.probe_rate import TOLERANCE, calibrated, mean_field_probe_rate, with_probe_rate
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, ScenarioError, decode
+from testbed.studies.validate.reading import cases_of
 from testbed.theory.predict import NoPrediction, Prediction, predict
 
 
@@ -191,11 +193,6 @@ def test_where_there_is_nothing_to_find_the_scenario_stays_as_it_is(balance: dic
         ({"policy": "stealing", "probe_rate": -1.0}, "balance.probe_rate", "-1"),
         ({"policy": "stealing", "max_probes": 0}, "balance.max_probes", "0"),
         ({"policy": "steeling", "probe_rate": 1.0}, "balance.policy", "stealing"),
-        (
-            {"policy": "sharing", "overall_probe_rate": 2.0, "calibration": "mean-field"},
-            "balance.overall_probe_rate",
-            "at most 1.633; ask for fewer",
-        ),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line_with_their_key(balance: dict[str, Any], key: str, says: str) -> None:
@@ -212,16 +209,27 @@ def test_one_server_has_nobody_to_ask() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "key", "says"),
     [
-        ({"workload.size": {"kind": "uniform", "low": 0.0, "high": 2.0}}, "phase-type"),
-        ({"workload.load": 1.2}, "load below 1"),
+        ({"workload.size": {"kind": "uniform", "low": 0.0, "high": 2.0}}, "balance.calibration", "phase-type"),
+        ({"workload.load": 1.2}, "balance.calibration", "load below 1"),
+        ({"balance.overall_probe_rate": 2.0}, "balance.overall_probe_rate", "at most 1.633; ask for fewer"),
     ],
 )
-def test_what_the_mean_field_cannot_do_is_said_when_the_scenario_is_made(more: dict[str, Any], says: str) -> None:
-    with pytest.raises(ScenarioError, match=says) as caught:
-        scenario(**{"balance.calibration": "mean-field", **more})
-    assert caught.value.key == "balance.calibration"
+def test_what_the_mean_field_cannot_do_is_said_before_anything_runs(
+    more: dict[str, Any], key: str, says: str, tmp_path: Path
+) -> None:
+    settings = {"balance.calibration": "mean-field", **more}
+    in_variant = scenario(variants=[{"name": "later", "set": settings}])
+    for asked in (scenario(**settings), in_variant):
+        with pytest.raises(ScenarioError, match=says) as caught:
+            testbed.run(asked, where="twin", output=tmp_path / "runs")
+        assert caught.value.key == key
+    with pytest.raises(ScenarioError, match=rf"sweep \(.*{says}"):
+        testbed.sweep(scenario(sweep={"points": [settings]}), output=tmp_path / "runs")
+    with pytest.raises(ScenarioError, match=says):
+        cases_of(scenario(expect={"mean_response_time": 1.0}, **settings))
+    assert not (tmp_path / "runs").exists()
 
 
 # --- predictions ---

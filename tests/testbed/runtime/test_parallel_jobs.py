@@ -37,7 +37,7 @@ REFERENCE = tomllib.loads(Path(__file__).with_name("parallel_jobs_finite_size.to
 
 
 def scenario(policy: str, settings: dict[str, Any] | None = None, **parameters: Any) -> Scenario:
-    from dispatchers.registry import policies
+    from testbed.scenario.policies import policies
 
     return Scenario(
         name="parallel jobs",

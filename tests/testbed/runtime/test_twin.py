@@ -15,7 +15,7 @@ from testbed.scenario import ClusterSettings, Dispatch, Pool, RunSettings, Scena
 
 
 def scenario(**settings: Any) -> Scenario:
-    from dispatchers.registry import policies
+    from testbed.scenario.policies import policies
 
     return Scenario(
         name="twin",

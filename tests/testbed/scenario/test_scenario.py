@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatchers.registry import policies
 from testbed.scenario import (
     ClusterSettings,
     Dispatch,
@@ -27,6 +26,7 @@ from testbed.scenario import (
     resolved,
     variants,
 )
+from testbed.scenario.policies import policies
 from testbed.workload.distributions import Erlang, Hyperexponential, Uniform
 
 SMALL = """
@@ -147,18 +147,19 @@ def test_a_scenario_is_built_in_python_as_in_a_file() -> None:
         dispatch=Dispatch("power-of-d", policies()["power-of-d"].Parameters(d=3, timeout=2.5)),
     )
     assert built == small()
+    assert built.checked() == built
 
 
 def test_what_is_built_in_python_is_checked_as_well() -> None:
     scenario = small()
     with pytest.raises(ScenarioError, match=r"^scenario: cluster\.pools\[0\]\.servers = 0: must be a whole number"):
-        msgspec.structs.replace(scenario, cluster=ClusterSettings(pools=[Pool(servers=0)]))
+        msgspec.structs.replace(scenario, cluster=ClusterSettings(pools=[Pool(servers=0)])).checked()
     with pytest.raises(ScenarioError, match=r"^scenario: dispatch\.parameters: the parameters must be the"):
-        msgspec.structs.replace(scenario, dispatch=Dispatch("random", scenario.dispatch.parameters))
+        msgspec.structs.replace(scenario, dispatch=Dispatch("random", scenario.dispatch.parameters)).checked()
     with pytest.raises(ScenarioError, match="a Python object that a scenario file could not hold"):
-        msgspec.structs.replace(scenario, name=object())
+        msgspec.structs.replace(scenario, name=object()).checked()
     with pytest.raises(ScenarioError, match=r"dispatch: must be a Dispatch"):
-        msgspec.structs.replace(scenario, dispatch="random")
+        msgspec.structs.replace(scenario, dispatch="random").checked()
 
 
 def test_another_policy_drops_the_parameters_that_it_does_not_know() -> None:

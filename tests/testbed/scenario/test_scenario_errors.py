@@ -69,7 +69,7 @@ SLIPS = [
     ("warmup = 50", "warmup = true", 'run.warmup = true: must be a number of at least 0 or "auto" ('),
     ("warmup = 50", "warmup = 2024-02-29", 'run.warmup = 2024-02-29: must be a number of at least 0 or "auto" ('),
     ("size = {", "size = 1 #", "workload.size = 1: must be a table with kind = "),
-    ('"power-of-d"', "3", "dispatch.policy = 3: unknown policy (known: random, "),
+    ('"power-of-d"', "3", "dispatch.policy = 3: unknown policy (known: batch-filling, "),
     # out of range
     ("servers = 40", "servers = 0", "cluster.pools[0].servers = 0: must be a whole number of at least 1"),
     ("load = 0.8", "load = 0", "workload.load = 0: must be a number above 0 (arrival rate of work per server: "),
@@ -88,7 +88,7 @@ SLIPS = [
     ),
     ('name = "good"', 'name = "../good"', 'name = "../good": must be a text (letters, '),
     # missing
-    ('policy = "power-of-d"\nd = 2', "", 'dispatch.policy: missing; must be one of "random", '),
+    ('policy = "power-of-d"\nd = 2', "", 'dispatch.policy: missing; must be one of "batch-filling", '),
     ("servers = 40", "", "cluster.pools[0].servers: missing; must be a whole number of at least 1"),
     ('name = "good"', "", "name: missing; must be a text"),
     ("load = 0.8", "", "workload.load: missing; give workload.load (work per server) or workload.rate (jobs per time"),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
-from dispatchers.registry import policies
 from testbed.scenario import json_schema, reference_markdown
+from testbed.scenario.policies import policies
 
 
 def properties(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:

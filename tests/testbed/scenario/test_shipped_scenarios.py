@@ -8,7 +8,7 @@ import pytest
 import testbed
 from testbed.core.outcomes import JobOutcome
 from testbed.scenario import Scenario, sweep_points, variants
-from testbed.scenario.reading import shipped
+from testbed.scenario.scenario_files import shipped
 from testbed.theory.predict import NoPrediction, Prediction, predict
 
 SHIPPED = shipped()

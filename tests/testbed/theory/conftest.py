@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dispatchers.registry import policies
 from testbed.scenario import ClusterSettings, Dispatch, JobType, Pool, Scenario, WorkloadSettings
+from testbed.scenario.policies import policies
 from testbed.theory.predict import NoPrediction, Prediction, predict
 from testbed.workload.arrivals import Poisson
 from testbed.workload.distributions import Exponential

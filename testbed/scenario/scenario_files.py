@@ -9,12 +9,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import tomli_w
 
-from testbed.scenario.document import document_type, to_mapping, to_scenario
-from testbed.scenario.errors import ScenarioError, explain, not_finite, suggestion
+from testbed.scenario.decoding import changed_tables, decode_alone
+from testbed.scenario.document import to_mapping
+from testbed.scenario.errors import ScenarioError, suggestion
 from testbed.scenario.settings import Scenario
+from testbed.scenario.sweep_points import sweep_points
+from testbed.scenario.variants import variants
 from testbed.workload.traces import SAMPLE
 
 #: What tomllib says, and what the author can do about it.
@@ -83,7 +85,7 @@ def _parse(text: str, source: str) -> dict[str, Any]:
 
 
 def decode(mapping: Mapping[str, Any], source: str = "scenario", folder: Path | None = None) -> Scenario:
-    """Return the scenario that the tables of a file describe.
+    """Return the scenario that the tables of a file describe, checked as a whole, with its variants and its sweep.
 
     ``source`` names the file in errors; relative paths in the scenario are taken from ``folder``, by default the
     present one. Raises ScenarioError.
@@ -91,16 +93,17 @@ def decode(mapping: Mapping[str, Any], source: str = "scenario", folder: Path | 
     if folder is not None:
         mapping = _anchored(mapping, folder.absolute())
     try:
-        found = not_finite(mapping)
-        if found is not None:
-            raise found
-        try:
-            document = msgspec.convert(mapping, document_type())
-        except msgspec.ValidationError as error:
-            raise explain(error, mapping) from None
-        return to_scenario(document)
+        scenario = decode_alone(mapping)
+        variants(scenario)
+        sweep_points(scenario)
     except ScenarioError as error:
         raise error.moved(source=source) from None
+    return scenario
+
+
+def with_settings(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
+    """Return ``scenario`` with other values at dotted keys; see Scenario.with_settings."""
+    return decode(changed_tables(scenario, settings))
 
 
 def _anchored(value: Any, folder: Path) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from testbed.core.placed_pool import PlacedPool
 from testbed.scenario.errors import ScenarioError
+from testbed.scenario.policies import policies
 from testbed.scenario.settings import Scenario
 from testbed.scenario.threshold import MOST_POOLS, Threshold
 
@@ -20,8 +21,6 @@ def check_queues(scenario: Scenario) -> None:
 
 
 def _check_central_pools(scenario: Scenario) -> None:
-    from dispatchers.registry import policies
-
     central = scenario.central_pools
     if not central:
         return
@@ -46,10 +45,8 @@ def _check_central_pools(scenario: Scenario) -> None:
 
 
 def _check_copies(scenario: Scenario) -> None:
-    from dispatchers.registry import policies
-
     dispatch = scenario.dispatch
-    if policies()[dispatch.policy].copies(dispatch.parameters) == 1:
+    if scenario.policy_class.copies(dispatch.parameters) == 1:
         return
     if scenario.workload.task_numbers.most > 1:
         raise ScenarioError(f"{dispatch.policy} copies jobs of one task; leave it out", key="workload.tasks")
@@ -105,10 +102,7 @@ def _check_hops(scenario: Scenario) -> None:
 
 
 def _check_knowledge(scenario: Scenario) -> None:
-    from dispatchers.static import StaticParameters
-
-    parameters = scenario.dispatch.parameters
-    if isinstance(parameters, StaticParameters) and parameters.knows == "sizes":
+    if scenario.policy_class.rational and scenario.knows == "sizes":
         raise ScenarioError(
             'fixed shares make no use of sizes; set threshold.tau = "rational", or leave it out',
             key="dispatch.knows",
@@ -117,13 +111,11 @@ def _check_knowledge(scenario: Scenario) -> None:
 
 
 def _check_rational(scenario: Scenario) -> None:
-    from dispatchers.static import StaticParameters
-
-    threshold, parameters = scenario.threshold, scenario.dispatch.parameters
+    threshold = scenario.threshold
     assert threshold is not None
-    if not isinstance(parameters, StaticParameters) or parameters.knows != "sizes":
+    if not scenario.policy_class.rational or scenario.knows != "sizes":
         raise ScenarioError('a rational threshold needs known sizes; set knows = "sizes"', key="dispatch.knows")
-    if parameters.assignment is not None:
+    if getattr(scenario.dispatch.parameters, "assignment", None) is not None:
         raise ScenarioError("a rational threshold comes with its assignment; leave it out", key="dispatch.assignment")
     if len(scenario.pools) != 2:
         raise ScenarioError("rational thresholds are defined for two pools", key="threshold.tau", value="rational")
@@ -163,15 +155,11 @@ def _check_impossible_service(scenario: Scenario) -> None:
 
 def _stuck(scenario: Scenario, job_type: int, speeds: Sequence[float]) -> PlacedPool | None:
     """Return a pool that can't serve a type of jobs and that some of them never leave; None if there is none."""
-    from dispatchers.static import StaticParameters
-
-    pools, threshold, parameters = scenario.pools, scenario.threshold, scenario.dispatch.parameters
+    pools, threshold = scenario.pools, scenario.threshold
     if threshold is not None and threshold.rational:
         return None  # its options end where all types that are left can be served
-    starts = [1.0] * len(pools)
-    if isinstance(parameters, StaticParameters):
-        servers = {pool.name: pool.servers for pool in pools}
-        starts = parameters.assigned(servers, [each.name for each in scenario.workload.types])[job_type]
+    fractions = scenario.pool_fractions
+    starts = [1.0] * len(pools) if fractions is None else fractions[job_type]
     for start, share in enumerate(starts):
         if share > 0:
             end = _end_without_service(threshold, [pool.name for pool in pools], speeds, (start,))

@@ -6,15 +6,11 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-import msgspec
 import numpy as np
 
-from testbed.scenario.document import document_type, to_mapping
-from testbed.scenario.errors import ScenarioError, explain, not_finite, suggestion
-from testbed.scenario.queue_checks import check_queues
-from testbed.scenario.settings import Dispatch, Scenario
-from testbed.scenario.sweep_points import sweep_points
-from testbed.scenario.variants import variants
+from testbed.scenario.errors import ScenarioError, suggestion
+from testbed.scenario.queue_consistency import check_queues
+from testbed.scenario.settings import Scenario
 from testbed.workload.arrivals import Trace
 
 T = TypeVar("T")
@@ -23,8 +19,10 @@ _TOLERANCE = 1e-9  # how far the types' probabilities may be from a sum of 1
 
 
 def check(scenario: Scenario) -> None:
-    """Raise ScenarioError for the first fault of a scenario, whether it came from a file or from Python code."""
-    _check_types(scenario)
+    """Raise ScenarioError for the first settings of a decoded scenario that don't fit together.
+
+    Its variants and its sweep are not looked at, nor what only a run needs: whether a probe rate can be calibrated.
+    """
     _check_run(scenario)
     _check_cluster(scenario)
     _check_types_of_jobs(scenario)
@@ -33,43 +31,12 @@ def check(scenario: Scenario) -> None:
     _check_balance(scenario)
     check_queues(scenario)
     _check_expect(scenario)
-    variants(scenario)
-    sweep_points(scenario)
 
 
 def _check_expect(scenario: Scenario) -> None:
     problem = None if scenario.expect is None else scenario.expect.problem()
     if problem is not None:
         raise ScenarioError(problem[1], key=f"expect.{problem[0]}")
-
-
-def _check_types(scenario: Scenario) -> None:
-    """Check each value by itself: what was built in Python has not been through msgspec's decoder."""
-    _check_dispatch(scenario.dispatch)
-    try:
-        mapping = to_mapping(scenario)
-    except (TypeError, ValueError, OverflowError):
-        raise ScenarioError("holds a Python object that a scenario file could not hold") from None
-    found = not_finite(mapping)
-    if found is not None:
-        raise found
-    try:
-        msgspec.convert(mapping, document_type())
-    except msgspec.ValidationError as error:
-        raise explain(error, mapping) from None
-
-
-def _check_dispatch(dispatch: object) -> None:
-    """Check that the parameters are the policy's own; an unknown policy is left to msgspec."""
-    from dispatchers.registry import policies
-
-    if not isinstance(dispatch, Dispatch) or not isinstance(dispatch.policy, str):
-        raise ScenarioError("must be a Dispatch(policy, parameters)", key="dispatch")
-    policy = policies().get(dispatch.policy)
-    if policy is not None and type(dispatch.parameters) is not policy.Parameters:
-        raise ScenarioError(
-            f"the parameters must be the policy's own, {policy.__name__}.Parameters", key="dispatch.parameters"
-        )
 
 
 def _check_run(scenario: Scenario) -> None:
@@ -91,9 +58,7 @@ def _check_cluster(scenario: Scenario) -> None:
 
 
 def _check_policy(scenario: Scenario) -> None:
-    from dispatchers.registry import policies
-
-    policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
+    policy, parameters = scenario.policy_class, scenario.dispatch.parameters
     try:
         policy.check(parameters, scenario.servers)
         policy.check_tasks(parameters, scenario.servers, scenario.workload.task_numbers.most)
@@ -136,26 +101,6 @@ def _check_balance(scenario: Scenario) -> None:
             raise refuse(key, "is about stealing, and the policy is sharing; leave it out")
     if scenario.servers < 2:
         raise refuse("", "there is one server, and tasks can only move between two; leave the table out")
-    if balance.overall_probe_rate is not None and balance.probe_rate is None and balance.calibration == "mean-field":
-        _check_mean_field(scenario, balance.overall_probe_rate)
-
-
-def _check_mean_field(scenario: Scenario, overall_probe_rate: float) -> None:
-    """Have the rate computed once: what the mean field can't do comes out here."""
-    from testbed.runs.probe_rate import mean_field_probe_rate
-
-    assert scenario.balance is not None
-    try:
-        rate = mean_field_probe_rate(scenario)
-    except ValueError as error:
-        raise ScenarioError(str(error), key="balance.calibration", value="mean-field") from None
-    if math.isinf(rate):
-        raise ScenarioError(
-            "sharing never sends that many probes, however fast its clocks: in the mean field limit at most "
-            f"{scenario.load**2 / (1 - scenario.load):.4g}; ask for fewer",
-            key="balance.overall_probe_rate",
-            value=overall_probe_rate,
-        )
 
 
 def _check_types_of_jobs(scenario: Scenario) -> None:
