@@ -29,7 +29,7 @@ class Nominal:
     gaps between arrivals of the whole cluster, None unless they are independent with a continuous law.
     ``arrival_dispersion``: limit of the variance over the mean of the number of arrivals in a long time (the gaps' SCV
     if they are independent), None if unknown. ``message_delay``: mean delay that the scenario itself adds to each
-    message. ``stable``: whether the load is below the policy's stability bound (testbed.theory.stability).
+    message. ``stable``: whether the load is below the policy's stability bound (testbed.theory.stable_load).
     ``relaxation_time``: time units in which the queues forget how they began (testbed.theory.relaxation), None if
     unknown. ``pools``: only where jobs have records of copies.
     """

@@ -12,7 +12,7 @@ from testbed.measure.checks import Nominal
 from testbed.measure.copies import NominalPool
 from testbed.runtime.build import has_copies
 from testbed.theory.cluster_model import ClusterModel
-from testbed.theory.pools import pool_requirements
+from testbed.theory.pool_loads import pool_requirements
 from testbed.theory.predict import stability_bound
 from testbed.theory.relaxation import relaxation_time
 

@@ -23,6 +23,9 @@ from testbed.measure.probes import Calibration, overall_probe_rate
 from testbed.measure.summary import measured_window
 from testbed.runtime.twin import simulate
 from testbed.scenario import ScenarioError, resolved
+from testbed.theory.policy_theory import theory_of_policy
+from testbed.theory.queue_oblivious_policies import RandomRouting
+from testbed.theory.stealing_sharing import probe_rate_for
 
 if TYPE_CHECKING:
     from testbed.scenario import Balance, Scenario
@@ -39,8 +42,6 @@ def mean_field_probe_rate(scenario: Scenario) -> float:
     The limit is that of random routing of Poisson arrivals (Van Houdt 2019). Raises ValueError where it has no such
     rate, or the size law is not phase-type.
     """
-    from testbed.theory.stealing_sharing import probe_rate_for
-
     balance = scenario.balance
     assert balance is not None
     assert balance.overall_probe_rate is not None
@@ -110,7 +111,7 @@ def _on_twin(scenario: Scenario, replication: int) -> Calibration:
     assert wanted is not None
     share = min(max(1.0 - scenario.load, 0.02), 0.98)
     guess = wanted / (share if scenario.balance.policy == "stealing" else scenario.load * scenario.load)
-    if scenario.load < 1 and scenario.dispatch.policy == "random":
+    if scenario.load < 1 and isinstance(theory_of_policy(scenario.policy_class), RandomRouting):
         try:
             mean_field = mean_field_probe_rate(scenario)
             guess = mean_field if math.isfinite(mean_field) else guess

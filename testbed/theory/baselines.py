@@ -14,10 +14,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from testbed.theory import phase_type
+from testbed.theory.argument_checks import require_count, require_load
 from testbed.theory.power_of_d import power_of_d, power_of_d_phase_type
 from testbed.theory.service import ServiceTime
 from testbed.theory.steady_state import NEGLIGIBLE, Floats, SteadyState, Tail, stage_count_tail
-from testbed.theory.validation import require_count, require_load
 from testbed.workload.distributions import PhaseType
 
 __all__ = [

@@ -4,56 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import linprog
 
+from testbed.scenario import Scenario
+from testbed.theory.policy_theory import PolicyTheory, theory_of_policy
 from testbed.theory.service import ServiceMixture
 from testbed.workload.arrivals import ArrivalProcess, Poisson
 from testbed.workload.distributions import Distribution
 from testbed.workload.task_numbers import TaskNumbers
 
 Floats = npt.NDArray[np.float64]
-
-
-class ScenarioLike(Protocol):
-    """What is read of a testbed.scenario.Scenario; theory stands below the scenario and doesn't import it."""
-
-    @property
-    def cluster(self) -> Any:
-        """``dispatchers``, ``message_delay`` and ``pools``, each with ``name``, ``servers``, ``buffer``, ``queue``."""
-
-    @property
-    def workload(self) -> Any:
-        """``arrivals``, ``size``, ``dependence``, ``task_numbers``, ``types``, each with ``name``, ``probability``."""
-
-    @property
-    def dispatch(self) -> Any:
-        """``policy`` and its ``parameters``."""
-
-    @property
-    def balance(self) -> Any:
-        """How servers move waiting tasks (testbed.scenario.Balance), or None."""
-
-    @property
-    def threshold(self) -> Any:
-        """When jobs move to another pool or are replicated (testbed.scenario.Threshold), or None."""
-
-    @property
-    def recorded_sizes(self) -> Any:
-        """The sizes in the arrivals' trace, or None if sizes are drawn."""
-
-    @property
-    def rate(self) -> float:
-        """Jobs per time unit for the whole cluster."""
-
-    @property
-    def load(self) -> float:
-        """Work per server per time unit."""
-
-    def service_rate(self, job_type: int, server: int) -> float:
-        """Return the speed of a server for a job type."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +42,10 @@ class PoolModel:
         """Mean service time over mean size: sum over the types of probability / speed."""
         return self.service.slowness
 
+    def taken(self, mean_delay: float) -> float:
+        """Return the mean time that a task takes of a server, in time units; a central queue's waits for messages."""
+        return self.service.mean + (2 * mean_delay if self.central else 0.0)
+
 
 @dataclass(frozen=True)
 class ClusterModel:
@@ -92,6 +60,8 @@ class ClusterModel:
     constant_delay: bool
     policy: str
     parameters: Any
+    theory: PolicyTheory
+    copies: int  # the most copies of a job
     balance: Any  # the scenario's [balance], or None
     tasks: TaskNumbers  # law of the number of tasks of a job
     size: Distribution
@@ -103,7 +73,7 @@ class ClusterModel:
     threshold: Any  # the scenario's [threshold], or None
 
     @classmethod
-    def of(cls, scenario: ScenarioLike) -> ClusterModel:
+    def of(cls, scenario: Scenario) -> ClusterModel:
         """Return the model of a scenario."""
         workload, cluster = scenario.workload, scenario.cluster
         size: Distribution = workload.size
@@ -121,7 +91,7 @@ class ClusterModel:
             service = ServiceMixture(size, tuple(zip(mix, speeds, strict=True)))
             central = pool.queue == "central"
             pools.append(PoolModel(pool.name, first, pool.servers, pool.buffer, service, speeds, central, share))
-        delay = cluster.message_delay
+        delay: Any = cluster.message_delay
         constant = isinstance(delay, float | int)
         return cls(
             pools=tuple(pools),
@@ -133,6 +103,8 @@ class ClusterModel:
             constant_delay=constant or delay.variance == 0,
             policy=scenario.dispatch.policy,
             parameters=scenario.dispatch.parameters,
+            theory=theory_of_policy(scenario.policy_class),
+            copies=scenario.policy_class.copies(scenario.dispatch.parameters),
             balance=scenario.balance,
             tasks=workload.task_numbers,
             size=size,
@@ -157,38 +129,41 @@ class ClusterModel:
     @property
     def identical_servers(self) -> bool:
         """Whether all servers have the same speeds and the same buffer."""
-        first = self.pools[0]
-        return all(pool.service.types == first.service.types and pool.buffer == first.buffer for pool in self.pools)
+        return self.same_speeds and len({pool.buffer for pool in self.pools}) == 1
 
     @property
     def buffers(self) -> list[int]:
         """The finite buffers."""
         return [pool.buffer for pool in self.pools if pool.buffer is not None]
 
-    def shares(self) -> list[tuple[PoolModel, float, int]]:
-        """Return (pool, share of the jobs per server, servers) of a policy that looks at no queue.
+    @property
+    def same_speeds(self) -> bool:
+        """Whether all servers have the same speeds."""
+        first = self.pools[0]
+        return all(pool.service.types == first.service.types for pool in self.pools)
 
-        ``random`` may have a weight for each server; servers of a pool with the same weight are put together. Servers
-        without jobs are left out.
+    def capacity(self) -> float:
+        """Return the load at which no assignment of the job types to the pools keeps all servers below full use.
+
+        With x[type, pool] the fraction of all jobs that are of this type and go to this pool, server use per unit of
+        load is servers * sum_type x / speed / pool.servers: the largest of these is made as small as possible.
         """
-        if self.assignment is not None:
-            return [(p, p.share / p.servers, p.servers) for p in self.pools if p.share]
-        weights = getattr(self.parameters, "weights", None) if self.policy == "random" else None
-        if weights is None:
-            return [(pool, 1 / self.servers, pool.servers) for pool in self.pools]
-        total = sum(weights)
-        groups: list[tuple[PoolModel, float, int]] = []
-        for pool in self.pools:
-            own = weights[pool.first : pool.first + pool.servers]
-            groups += [(pool, weight / total, own.count(weight)) for weight in dict.fromkeys(own) if weight > 0]
-        return groups
+        types, pools = len(self.types), len(self.pools)
+        slowness = np.array([[1 / speed for speed in pool.speeds] for pool in self.pools]).T
+        use = np.zeros((pools, types * pools + 1))
+        for j, pool in enumerate(self.pools):
+            use[j, j : types * pools : pools] = slowness[:, j] * self.servers / pool.servers
+            use[j, -1] = -1.0
+        shares = np.hstack([np.kron(np.eye(types), np.ones(pools)), np.zeros((types, 1))])
+        cost = np.zeros(types * pools + 1)
+        cost[-1] = 1.0
+        solution = linprog(cost, A_ub=use, b_ub=np.zeros(pools), A_eq=shares, b_eq=self.types)
+        return float(1 / solution.x[-1])
 
 
-def _assignment(scenario: ScenarioLike) -> Floats | None:
+def _assignment(scenario: Scenario) -> Floats | None:
     """Return alpha_ij, shape (pools, types), of static assignment; None if the policy or each job's sizes decide."""
-    threshold = scenario.threshold
-    if scenario.dispatch.policy != "static" or (threshold is not None and threshold.rational):
+    if scenario.threshold is not None and scenario.threshold.rational:
         return None
-    servers = {pool.name: pool.servers for pool in scenario.cluster.pools}
-    types = [job_type.name for job_type in scenario.workload.types]
-    return np.array(scenario.dispatch.parameters.assigned(servers, types), dtype=np.float64).T
+    fractions = scenario.pool_fractions
+    return None if fractions is None else np.array(fractions, dtype=np.float64).T

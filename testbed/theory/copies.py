@@ -4,81 +4,117 @@ from __future__ import annotations
 
 import math
 
+from typing_extensions import override
+
 from testbed.theory.cluster_model import ClusterModel
+from testbed.theory.policy_theory import PolicyTheory
 from testbed.theory.prediction import Formula, NoTheoryError
 from testbed.theory.queue_oblivious_policies import random_routing
 from testbed.theory.redundancy import redundancy_on_completion, redundancy_on_start
 from testbed.theory.service import is_exponential
 from testbed.workload.distributions import Exponential
 
-#: The policies of this module.
-COPYING = ("hedge", "redundancy-d", "tied")
+
+class CopyTheory(PolicyTheory):
+    """A policy that places copies of a job; override one of the first two methods."""
+
+    def copies_on_start(self, model: ClusterModel) -> int | None:
+        """Return how many copies wait for the first of them to start; None if copies are served at the same time."""
+        return None
+
+    def copies_on_completion(self, model: ClusterModel) -> int | None:
+        """Return how many copies are served until the first of them is done; None if that is not fixed beforehand."""
+        return None
+
+    @override
+    def formula(self, model: ClusterModel) -> Formula:
+        return _copying(model, self.copies_on_start(model), self.copies_on_completion(model))
+
+    @override
+    def stability_bound(self, model: ClusterModel) -> tuple[float, str]:
+        """None is known where copies may save service. Copies that are served in vain are not counted."""
+        if self._copies_may_save(model):
+            return math.inf, "at most: none is known for copies with independent sizes of this law"
+        return super().stability_bound(model)
+
+    @override
+    def stability_bound_of_identical_servers(self, model: ClusterModel) -> tuple[float, str]:
+        if self._copies_everywhere(model):
+            return 1 / (model.pools[0].slowness * model.servers), "all servers serve copies of the same job"
+        bound, reason = super().stability_bound_of_identical_servers(model)
+        fixed = self.copies_on_start(model) is not None or self.copies_on_completion(model) is not None
+        return bound, reason.removeprefix("at most: ") if fixed and self.copies_cost_nothing(model) else reason
+
+    @override
+    def copies_cost_nothing(self, model: ClusterModel) -> bool:
+        """So it is if only one copy is served; and if the time left of a service doesn't depend on how long it lasted.
+
+        That is for one server or for several that serve independent copies. Messages must take no time.
+        """
+        if model.mean_delay > 0 or not model.identical_servers:
+            return False
+        alone = self.copies_on_start(model) is not None or self.copies_on_completion(model) == 1
+        return alone or (is_exponential(model.pools[0].service) and model.dependence in ("independent", 0.0))
+
+    def _copies_may_save(self, model: ClusterModel) -> bool:
+        """Return whether a job's copies together may take less service than one would: all the policy's copies count.
+
+        The one that is done first had the smallest of independent sizes. Only if these are exponential what it saved is
+        what the others have received until then.
+        """
+        fixed = self.copies_on_completion(model)
+        served_together = fixed != 1 and (self.copies_on_start(model) is None or model.mean_delay > 0)
+        several = model.servers > 1 and served_together
+        return several and model.dependence not in ("identical", 1.0) and not isinstance(model.size, Exponential)
+
+    def _copies_everywhere(self, model: ClusterModel) -> bool:
+        """Return whether every server gets an identical copy of every job at once: all serve the same job always."""
+        alike = model.dependence in ("identical", 1.0) and model.identical_servers and model.mean_delay == 0
+        return alike and self.copies_on_completion(model) == model.servers
 
 
-def copies_on_start(model: ClusterModel) -> int | None:
-    """Return how many copies wait for the first of them to start; None if copies are served at the same time."""
-    if model.policy == "tied":
+class RedundancyD(CopyTheory):
+    """Redundancy-d, which cancels the other copies when the first starts, or when it is done."""
+
+    @override
+    def copies_on_start(self, model: ClusterModel) -> int | None:
+        return min(int(model.parameters.d), model.servers) if model.parameters.cancel == "on-start" else None
+
+    @override
+    def copies_on_completion(self, model: ClusterModel) -> int | None:
+        return min(int(model.parameters.d), model.servers) if model.parameters.cancel == "on-completion" else None
+
+
+class Tied(CopyTheory):
+    """Tied requests: redundancy-2 with cancel on start."""
+
+    @override
+    def copies_on_start(self, model: ClusterModel) -> int | None:
         return min(2, model.servers)
-    if model.policy == "redundancy-d" and model.parameters.cancel == "on-start":
-        return min(int(model.parameters.d), model.servers)
-    return None
 
 
-def copies_on_completion(model: ClusterModel) -> int | None:
-    """Return how many copies are served until the first of them is done; None if that is not fixed beforehand."""
-    if model.policy == "redundancy-d" and model.parameters.cancel == "on-completion":
-        return min(int(model.parameters.d), model.servers)
-    if model.policy == "hedge":
+class Hedge(CopyTheory):
+    """Hedged requests: redundancy-2 without a delay, random routing with one that never ends."""
+
+    @override
+    def copies_on_completion(self, model: ClusterModel) -> int | None:
         delay = float(model.parameters.delay)
         if delay == math.inf or model.servers == 1:
             return 1
         return 2 if delay == 0 else None
-    return None
 
 
-def copies_cost_nothing(model: ClusterModel) -> bool:
-    """Return whether a job's copies together take as much service as one would, on identical servers.
-
-    So it is if only one is served; and if the time that is left of a service doesn't depend on how long it has lasted,
-    for one server or for several that serve independent copies. Messages must take no time.
-    """
-    if model.mean_delay > 0 or not model.identical_servers:
-        return False
-    alone = copies_on_start(model) is not None or copies_on_completion(model) == 1
-    return alone or (is_exponential(model.pools[0].service) and model.dependence in ("independent", 0.0))
+REDUNDANCY_D = RedundancyD()
+TIED = Tied()
+HEDGE = Hedge()
 
 
-def fills_servers(model: ClusterModel) -> bool:
-    """Return whether the policy places copies, and is known to keep identical servers stable up to full use."""
-    fixed = copies_on_start(model) is not None or copies_on_completion(model) is not None
-    return fixed and copies_cost_nothing(model)
-
-
-def copies_may_save(model: ClusterModel) -> bool:
-    """Return whether a job's copies together may take less service than one would: all the policy's copies count.
-
-    The one that is done first had the smallest of independent sizes. Only if these are exponential what it saved is
-    what the others have received until then.
-    """
-    fixed = copies_on_completion(model)
-    served_together = fixed != 1 and (copies_on_start(model) is None or model.mean_delay > 0)
-    several = model.policy in COPYING and model.servers > 1 and served_together
-    return several and model.dependence not in ("identical", 1.0) and not isinstance(model.size, Exponential)
-
-
-def copies_everywhere(model: ClusterModel) -> bool:
-    """Return whether every server gets an identical copy of every job at once: all serve the same job at any time."""
-    alike = model.dependence in ("identical", 1.0) and model.identical_servers and model.mean_delay == 0
-    return alike and copies_on_completion(model) == model.servers
-
-
-def copying(model: ClusterModel) -> Formula:
+def _copying(model: ClusterModel, until_start: int | None, until_done: int | None) -> Formula:
     """Return redundancy-d: exact for independent exponential copies until completion, a limit for cancel on start.
 
-    A hedge after no time at all is redundancy-2, and one that never comes is random routing; tied requests are
-    redundancy-2 with cancel on start. Raises NoTheoryError for all else.
+    ``until_start`` copies wait for the first to start, or ``until_done`` are served until the first is done. Raises
+    NoTheoryError for all else.
     """
-    until_start, until_done = copies_on_start(model), copies_on_completion(model)
     if 1 in (until_start, until_done):
         return random_routing(model)
     if until_start is None and until_done is None:

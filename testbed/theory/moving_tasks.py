@@ -8,6 +8,7 @@ from typing import Any
 
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.prediction import Formula, NoTheoryError
+from testbed.theory.queue_oblivious_policies import RandomRouting
 from testbed.theory.steady_state import SteadyState
 from testbed.theory.stealing_sharing import (
     MeanField,
@@ -70,7 +71,7 @@ def _tail(field: MeanField, moved: Any, t: float) -> float:
 def _covered(model: ClusterModel, balance: Any) -> Law:
     """Return the size law of the paper's model, of mean 1. Raises NoTheoryError where the model is another."""
     weights = getattr(model.parameters, "weights", None)
-    if model.policy != "random" or (weights is not None and len(set(weights)) > 1):
+    if not isinstance(model.theory, RandomRouting) or (weights is not None and len(set(weights)) > 1):
         raise NoTheoryError("moving tasks has a theory behind uniformly random routing only")
     if model.tasks.most > 1:
         raise NoTheoryError("moving tasks has a theory for jobs of one task only")

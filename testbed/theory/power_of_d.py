@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.theory import phase_type
+from testbed.theory.argument_checks import require_load
 from testbed.theory.steady_state import NEGLIGIBLE, Floats, SteadyState, stage_count_tail
-from testbed.theory.validation import require_load
 
 _MOST_LEVELS = 1 << 20
 _MOST_ITERATIONS = 10_000

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
 
-from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.steady_state import SteadyState
+
+if TYPE_CHECKING:
+    from testbed.theory.cluster_model import ClusterModel
 
 Kind = Literal["exact", "limit", "approximation", "bound"]
 
@@ -53,9 +55,8 @@ class Formula:
     """A policy's theory applied to a scenario without message delay.
 
     ``probing`` is how often a job waits for the answers to questions before it is placed, on average; ``relayed`` how
-    many more messages it waits for on its way through central queues. ``blind`` says that the policy looks at no queue,
-    so that a constant delay only shifts its response times. ``lower_bound`` is as in
-    Prediction.
+    many more messages it waits for on its way through central queues. ``queue_oblivious`` says that the policy looks
+    at no queue, so that a constant delay only shifts its response times. ``lower_bound`` is as in Prediction.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Formula:
     notes: tuple[str, ...] = ()
     probing: float = 0.0
     relayed: float = 0.0
-    blind: bool = False
+    queue_oblivious: bool = False
     lower_bound: float | None = None
 
     def prediction(self, model: ClusterModel) -> Prediction:
@@ -100,7 +101,7 @@ class Formula:
                 notes.append(
                     "random message delays change the order and spacing of arrivals at a server, which is ignored"
                 )
-            if not self.blind:
+            if not self.queue_oblivious:
                 kind = "approximation"
                 notes.append("the age of what the dispatcher knows of the queues is ignored: the true value is higher")
         return Prediction(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from testbed.theory import phase_type
 from testbed.theory.baselines import jiq_limit, jsq_limit, mg1, mmc, power_of_d, power_of_d_phase_type
 from testbed.theory.cluster_model import ClusterModel
+from testbed.theory.jobs_of_tasks import JobsOfTasks, SamplesForEachTask
+from testbed.theory.parallel_jobs import MeanField
 from testbed.theory.prediction import Formula, NoTheoryError
 from testbed.theory.queue_oblivious_policies import random_routing, require_ample_buffers
 from testbed.theory.service import is_exponential
@@ -134,3 +138,73 @@ def _central_queue(model: ClusterModel, load: float, notes: list[str]) -> float:
         "queue for all" + (" (before message delays)" if model.mean_delay > 0 else "")
     )
     return bound
+
+
+class PowerOfD(SamplesForEachTask):
+    """Power of d choices."""
+
+    fills_servers = True
+    mean_field = "per-task-power-of-d"
+    mean_field_source = "Mitzenmacher 2001; Vvedenskaya, Dobrushin and Karpelevich 1996"
+
+    @override
+    def formula(self, model: ClusterModel) -> Formula:
+        return power_of_d_choices(model)
+
+    @override
+    def notes_on_limit(self, model: ClusterModel, field: MeanField) -> list[str]:
+        return [
+            *super().notes_on_limit(model, field),
+            "tasks of a job do not see each other, which makes no difference in the limit",
+        ]
+
+
+class JoinShortestQueue(JobsOfTasks):
+    """Join the shortest queue."""
+
+    fills_servers = True
+    mean_field = "jsq"
+    mean_field_source = "Liu and Ying 2020"
+    no_waiting = True
+
+    @override
+    def formula(self, model: ClusterModel) -> Formula:
+        return join_shortest_queue(model)
+
+    @override
+    def probing(self, model: ClusterModel) -> float:
+        return 1.0
+
+
+class LeastOutstanding(JobsOfTasks):
+    """Least outstanding: of one dispatcher, join the shortest queue."""
+
+    fills_servers = True
+    mean_field = "jsq"
+    mean_field_source = "Liu and Ying 2020"
+    several_dispatchers = False
+    no_waiting = True
+
+    @override
+    def formula(self, model: ClusterModel) -> Formula:
+        return least_outstanding(model)
+
+
+class JoinIdleQueue(JobsOfTasks):
+    """Join the idle queue."""
+
+    fills_servers = True
+    mean_field = "jiq"
+    mean_field_source = "Lu, Xie, Kliot, Geller, Larus and Greenberg 2011"
+    several_dispatchers = False
+    no_waiting = True
+
+    @override
+    def formula(self, model: ClusterModel) -> Formula:
+        return join_idle_queue(model)
+
+
+POWER_OF_D = PowerOfD()
+JOIN_SHORTEST_QUEUE = JoinShortestQueue()
+LEAST_OUTSTANDING = LeastOutstanding()
+JOIN_IDLE_QUEUE = JoinIdleQueue()

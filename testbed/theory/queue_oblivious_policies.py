@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 
+from typing_extensions import override
+
 from testbed.theory.baselines import gim1, mg1, mm1b, round_robin
 from testbed.theory.cluster_model import ClusterModel, PoolModel
+from testbed.theory.jobs_of_tasks import JobsOfTasks
+from testbed.theory.parallel_jobs import MeanField
+from testbed.theory.policy_theory import QueueOblivious
 from testbed.theory.prediction import Formula, NoTheoryError
 from testbed.theory.service import is_exponential
 from testbed.theory.steady_state import NEGLIGIBLE, SteadyState, mixture
@@ -22,7 +27,7 @@ def random_routing(model: ClusterModel) -> Formula:
     Poisson arrivals: M/G/1, or M/M/1/b for exponential service and a finite buffer. Renewal arrivals: a server's gaps
     are geometric sums of the cluster's, GI/M/1. It makes no difference how many dispatchers share the stream.
     """
-    queues = [(share * count, *_thinned(model, pool, share)) for pool, share, count in model.shares()]
+    queues = [(share * count, *_thinned(model, pool, share)) for pool, share, count in model.theory.shares(model)]
     names = list(dict.fromkeys(name for _, name, _, _ in queues))
     sources = list(dict.fromkeys(source for _, _, source, _ in queues))
     state = mixture([weight for weight, *_ in queues], [state for *_, state in queues])
@@ -30,7 +35,9 @@ def random_routing(model: ClusterModel) -> Formula:
     if state.drop_probability > 0:
         notes.append(f"of accepted jobs; a share {state.drop_probability:.4g} of the jobs finds a full buffer")
     routing = "random routing" if model.servers > 1 else "one server"
-    return Formula(f"{', '.join(names)}, {routing}", "; ".join(sources), "exact", state, tuple(notes), blind=True)
+    return Formula(
+        f"{', '.join(names)}, {routing}", "; ".join(sources), "exact", state, tuple(notes), queue_oblivious=True
+    )
 
 
 def round_robin_routing(model: ClusterModel) -> Formula:
@@ -59,7 +66,7 @@ def round_robin_routing(model: ClusterModel) -> Formula:
                 f"{formula.state.mean_response_time:.4g}, nearer to the latter the more dispatchers there are",
                 *formula.notes,
             ),
-            blind=True,
+            queue_oblivious=True,
         )
     gaps = f"E_{model.servers}" if model.poisson else f"GI^({model.servers})"
     state = _dealt(model)
@@ -74,7 +81,7 @@ def round_robin_routing(model: ClusterModel) -> Formula:
         "exact",
         state,
         notes,
-        blind=True,
+        queue_oblivious=True,
     )
 
 
@@ -146,3 +153,72 @@ def _dealt_to(model: ClusterModel, pool: PoolModel) -> SteadyState:
     state = gim1(lambda s: gap.laplace_transform(s / mean) ** servers, load).scaled(mean)
     require_ample_buffers(state, pool.buffer)
     return state
+
+
+class RandomRouting(QueueOblivious, JobsOfTasks):
+    """Random routing, uniform or by the weights of the servers."""
+
+    mean_field = "random"
+    mean_field_source = "M/M/1; Wang et al. 2019"
+    looks_at_no_queue = True
+
+    @override
+    def formula(self, model: ClusterModel) -> Formula:
+        return random_routing(model)
+
+    @override
+    def shares(self, model: ClusterModel) -> list[tuple[PoolModel, float, int]]:
+        """Servers of a pool with the same weight are put together."""
+        weights = model.parameters.weights
+        if weights is None:
+            return super().shares(model)
+        total = sum(weights)
+        groups: list[tuple[PoolModel, float, int]] = []
+        for pool in model.pools:
+            own = weights[pool.first : pool.first + pool.servers]
+            groups += [(pool, weight / total, own.count(weight)) for weight in dict.fromkeys(own) if weight > 0]
+        return groups
+
+    @override
+    def notes_on_limit(self, model: ClusterModel, field: MeanField) -> list[str]:
+        if not model.parameters.replacement and field.tasks > 1:
+            return [
+                "a finite cluster lies below the limit, which takes a job's tasks for independent; here N = "
+                f"{model.servers}"
+            ]
+        return [f"the limit takes a job's tasks for independent; here N = {model.servers}"]
+
+
+class RoundRobin(QueueOblivious, JobsOfTasks):
+    """Round robin: the jobs are dealt to the servers in turn."""
+
+    mean_field = "round-robin"
+    mean_field_source = "D/M/1"
+    several_dispatchers = False
+    looks_at_no_queue = True
+
+    @override
+    def formula(self, model: ClusterModel) -> Formula:
+        return round_robin_routing(model)
+
+    @override
+    def covered_load(self, model: ClusterModel) -> float:
+        load = super().covered_load(model)
+        if model.servers % model.tasks.most:
+            raise NoTheoryError(
+                f"round robin has a formula where the {model.tasks.most} tasks of a job divide {model.servers} servers"
+            )
+        return load
+
+    @override
+    def arrival_dispersion(self, share: float, dispersion: float) -> float:
+        """A server gets every N-th of the jobs, which evens them out."""
+        return share * dispersion
+
+    @override
+    def notes_on_limit(self, model: ClusterModel, field: MeanField) -> list[str]:
+        return ["the limit is D/M/1 at each server; a finite cluster has E_(N/k)/M/1, which is a little larger"]
+
+
+RANDOM = RandomRouting()
+ROUND_ROBIN = RoundRobin()

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.special import gammaln
 
+from testbed.theory.argument_checks import require_count, require_load
 from testbed.theory.steady_state import SteadyState
-from testbed.theory.validation import require_count, require_load
 
 
 def redundancy_on_completion(servers: int, load: float, d: int) -> SteadyState:

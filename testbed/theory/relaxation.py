@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from testbed.theory.cluster_model import ClusterModel
+from testbed.theory.policy_theory import QueueOblivious
 
 
 def queue_relaxation_time(load: float, arrival_dispersion: float, service_scv: float) -> float:
@@ -32,18 +33,19 @@ def relaxation_time(
     ``size_mean`` and ``size_second_moment``: of the sizes that arrive, in time units; ``arrival_dispersion``: as for
     ``queue_relaxation_time``, of the whole cluster; where it is None arrivals are taken for a Poisson process.
     """
-    if model.policy not in ("random", "round-robin", "static") or model.balance is not None or model.tasks.most > 1:
+    theory = model.theory
+    if not isinstance(theory, QueueOblivious) or model.balance is not None or model.tasks.most > 1:
         return None
     if any(pool.central for pool in model.pools):
         return None
     dispersion = 1.0 if arrival_dispersion is None else arrival_dispersion
     times = []
-    for pool, share, _ in model.shares():
+    for pool, share, _ in theory.shares(model):
         if pool.buffer is not None:
             continue
         mean = size_mean * pool.slowness
         scv = size_second_moment * sum(p / speed**2 for p, speed in pool.service.types) / mean**2 - 1
-        at_server = share * dispersion if model.policy == "round-robin" else 1 + share * (dispersion - 1)
+        at_server = theory.arrival_dispersion(share, dispersion)
         load = model.rate * share * mean
         if not (load < 1 and math.isfinite(at_server + scv)):
             return None

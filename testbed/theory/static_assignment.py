@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from testbed.theory.baselines import mg1, mmc
 from testbed.theory.cluster_model import ClusterModel, PoolModel
+from testbed.theory.policy_theory import QueueOblivious
 from testbed.theory.prediction import Formula, Kind, NoTheoryError
 from testbed.theory.queue_oblivious_policies import random_routing
 from testbed.theory.rerouting_replication import (
@@ -17,9 +19,11 @@ from testbed.theory.rerouting_replication import (
     Model,
     Replicate,
     Reroute,
+    ZeroRedundancy,
     mean_latency,
     rational_rule,
     service_requirement,
+    stability_bound,
 )
 from testbed.theory.rerouting_replication.latency import mean_wait
 from testbed.theory.service import is_exponential
@@ -27,6 +31,8 @@ from testbed.theory.steady_state import SteadyState, mixture
 
 Floats = npt.NDArray[np.float64]
 
+#: The most reroutings for which the best thresholds are searched here, between two pools: others take a minute or more.
+_MOST_HOPS = 2
 SOURCE = "Raaijmakers, Borst and Boxma, arXiv 2005.13353"
 
 
@@ -114,7 +120,7 @@ def static_assignment(model: ClusterModel) -> Formula:
         notes.append("several servers behind a queue: a two-moment formula, exact for exponential service times")
     notes += _handover_note(model)
     source = "Erlang 1917; Pollaczek-Khinchine formula; two-moment approximation of M/G/n (Lee and Longton 1959)"
-    return Formula(f"{', '.join(names)}, static", source, kind, state, tuple(notes), relayed=2.0, blind=True)
+    return Formula(f"{', '.join(names)}, static", source, kind, state, tuple(notes), relayed=2.0, queue_oblivious=True)
 
 
 def _queue(model: ClusterModel, pool: PoolModel) -> tuple[str, SteadyState, bool]:
@@ -189,7 +195,9 @@ def _with_thresholds(model: ClusterModel, thresholds: Thresholds) -> Formula:
     queue = "M/G/1" if single else "M/G/n"
     state = SteadyState(latency.overall)
     kind: Kind = "exact" if exact else "approximation"
-    return Formula(f"{name}, {queue} at each pool", SOURCE, kind, state, tuple(notes), relayed=relayed, blind=True)
+    return Formula(
+        f"{name}, {queue} at each pool", SOURCE, kind, state, tuple(notes), relayed=relayed, queue_oblivious=True
+    )
 
 
 def _exponential_minimum(model: Model) -> bool:
@@ -226,3 +234,52 @@ def _error(thresholds: Thresholds, single: bool) -> str:
         "ignores that copies preempt: in simulations it was 1 to 10 % too low with 5 and 5 servers, "
         "and up to 21 % with pools of different sizes, most for thresholds near the mean size"
     )
+
+
+class StaticAssignment(QueueOblivious):
+    """Fixed fractions of the jobs for each pool, by what is known of their types."""
+
+    @override
+    def formula(self, model: ClusterModel) -> Formula:
+        return static_assignment(model)
+
+    @override
+    def shares(self, model: ClusterModel) -> list[tuple[PoolModel, float, int]]:
+        if model.assignment is None:  # each job's sizes decide
+            return super().shares(model)
+        return [(pool, pool.share / pool.servers, pool.servers) for pool in model.pools if pool.share]
+
+    @override
+    def pool_notes(self, model: ClusterModel) -> list[str]:
+        quick = model.threshold is None or (len(model.pools) == 2 and model.threshold.hops <= _MOST_HOPS)
+        return [_best(model)] if len(model.pools) > 1 and model.tasks.most == 1 and quick else []
+
+
+STATIC = StaticAssignment()
+
+
+def _best(model: ClusterModel) -> str:
+    thresholds = Thresholds.of(model)
+    policy = ZeroRedundancy() if thresholds is None else thresholds.policy
+    signals = np.array(model.parameters.signal_probabilities(len(model.types)), dtype=np.float64)
+    best = stability_bound(pools_of(model), policy, signals)
+    load = f"the best stability bound is a load of {best.rate * model.load / model.rate:.4g}"
+    if model.mean_delay > 0:
+        load += " if messages took no time"
+    if isinstance(policy, KnownSizes):
+        return f"{load}: each job takes the pool and the thresholds that are best for its sizes"
+    assert best.assignment is not None
+    assert best.thresholds is not None
+    by_type = [
+        f"{job_type}: " + ", ".join(f"{p.name} {share:.3g}" for p, share in zip(model.pools, shares, strict=True))
+        for job_type, shares in zip(model.type_names, best.assignment.T, strict=True)
+    ]
+    text = f"{load}, for one with the assignment {{{'; '.join(by_type)}}}"
+    if thresholds is None:
+        return text
+    negligible = 1e-6 * model.size.mean  # the search ends a little above 0
+    taus = [
+        f"{pool.name} {', '.join(f'{tau:.4g}' if tau > negligible else '0' for tau in visits)}"
+        for pool, visits in zip(model.pools, best.thresholds, strict=True)
+    ]
+    return f"{text} and the thresholds {{{'; '.join(taus)}}}"

@@ -9,7 +9,7 @@ from testbed.measure.statistics import Interval
 from testbed.measure.summary import Summary
 from testbed.runtime.build import has_copies
 from testbed.scenario import Scenario
-from testbed.theory.pools import pool_requirements
+from testbed.theory.pool_loads import pool_requirements
 from testbed.theory.predict import NoPrediction, Prediction
 
 #: What each is. Times are in time units. In place of POOL is the name of one; from there on to the delays they are of

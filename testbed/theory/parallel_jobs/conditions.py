@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from testbed.theory.argument_checks import require_count, require_load
 from testbed.theory.parallel_jobs.batch_filling import batch_filling
 from testbed.theory.parallel_jobs.job_maximum import inherent_delay, response_time_bound
 from testbed.theory.parallel_jobs.many_tasks import largest_queue_length, probe_overhead_for_positions
@@ -26,7 +27,6 @@ from testbed.theory.parallel_jobs.probed_space import (
     number_of_probes,
 )
 from testbed.theory.steady_state import Floats
-from testbed.theory.validation import require_count, require_load
 
 Side = Literal["achievability", "impossibility", "neither"]
 

@@ -17,8 +17,8 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammainc, logsumexp
 
+from testbed.theory.argument_checks import require_count
 from testbed.theory.steady_state import Floats
-from testbed.theory.validation import require_count
 from testbed.workload.distributions import Deterministic, Distribution, Empirical, Exponential, Pareto
 
 #: A tail over an array of times, (n,) -> (n,).

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
+from testbed.theory.argument_checks import require_count, require_load
 from testbed.theory.steady_state import NEGLIGIBLE, Floats
-from testbed.theory.validation import require_count, require_load
 
 
 def many_tasks_limit(policy: str, load: float, probe_overhead: float) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from testbed.theory.argument_checks import require_count, require_load
 from testbed.theory.parallel_jobs.batch_filling import batch_filling
 from testbed.theory.parallel_jobs.batch_sampling import batch_sampling
 from testbed.theory.parallel_jobs.independent_tasks import (
@@ -17,7 +18,6 @@ from testbed.theory.parallel_jobs.independent_tasks import (
 from testbed.theory.parallel_jobs.late_binding import late_binding
 from testbed.theory.parallel_jobs.probed_space import number_of_probes
 from testbed.theory.parallel_jobs.steady_job import MeanField
-from testbed.theory.validation import require_count, require_load
 
 #: The policies that probe, from (load, tasks, probe overhead, buffer).
 _PROBING: dict[str, Callable[[float, int, float, int | None], MeanField]] = {

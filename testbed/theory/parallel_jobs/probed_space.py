@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import hypergeom
 
+from testbed.theory.argument_checks import require_count
 from testbed.theory.steady_state import Floats
-from testbed.theory.validation import require_count
 
 
 def number_of_probes(tasks: int, probe_overhead: float, servers: float = math.inf) -> int:

@@ -47,7 +47,7 @@ from testbed.theory.rerouting_replication.model import (
 from testbed.theory.rerouting_replication.one_job import OneJob, one_job, original_wins
 from testbed.theory.rerouting_replication.processing import processing_time
 from testbed.theory.rerouting_replication.rational import RationalRule, rational_rule
-from testbed.theory.rerouting_replication.stability import StabilityBound, stability_bound
+from testbed.theory.rerouting_replication.rerouting_stability import StabilityBound, stability_bound
 
 __all__ = [
     "Approximation",

@@ -33,6 +33,7 @@ from testbed.theory.rerouting_replication.model import (
     require_two_pools,
     signal_matrix,
 )
+from testbed.theory.rerouting_replication.rerouting_stability import stability_bound
 from testbed.theory.rerouting_replication.search import (
     apart,
     coordinate_of,
@@ -40,7 +41,6 @@ from testbed.theory.rerouting_replication.search import (
     threshold_grid,
     threshold_of,
 )
-from testbed.theory.rerouting_replication.stability import stability_bound
 from testbed.theory.rerouting_replication.usage import Usage, usage_table, usages
 
 Floats = npt.NDArray[np.float64]

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
+from testbed.theory.argument_checks import require_count, require_load
 from testbed.theory.stealing_sharing.comparison import require_overall_probe_rate
 from testbed.theory.stealing_sharing.unit_size import unit_size_mean_field
-from testbed.theory.validation import require_count, require_load
 from testbed.workload.distribution import Law
 
 

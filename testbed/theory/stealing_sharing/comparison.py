@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
+from testbed.theory.argument_checks import require_load
 from testbed.theory.stealing_sharing.mean_field import Policy, removal_solution, require_policy
 from testbed.theory.stealing_sharing.sizes import Size, job_size
-from testbed.theory.validation import require_load
 
 _EXACT = 4 * 2.220446049250313e-16
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from testbed.theory.argument_checks import require_load
 from testbed.theory.stealing_sharing.comparison import require_overall_probe_rate
 from testbed.theory.stealing_sharing.mean_field import Policy, require_policy
-from testbed.theory.validation import require_load
 
 
 class ExponentialMeanField(NamedTuple):

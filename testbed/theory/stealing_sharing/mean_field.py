@@ -10,11 +10,11 @@ from typing import Literal, overload
 import numpy as np
 import numpy.typing as npt
 
+from testbed.theory.argument_checks import require_load
 from testbed.theory.stealing_sharing import finite_size, qbd, response_time
 from testbed.theory.stealing_sharing.finite_size import FiniteSizeCorrection
 from testbed.theory.stealing_sharing.response_time import Moved
 from testbed.theory.stealing_sharing.sizes import Floats, JobSize, Size, job_size
-from testbed.theory.validation import require_load
 
 Policy = Literal["stealing", "sharing"]
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from scipy.optimize import brentq
 
+from testbed.theory.argument_checks import require_count, require_load
 from testbed.theory.stealing_sharing.mean_field import removal_solution
 from testbed.theory.stealing_sharing.qbd import mean_response_time
 from testbed.theory.stealing_sharing.sizes import Size, job_size
-from testbed.theory.validation import require_count, require_load
 
 
 class Traditional(NamedTuple):

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.integrate import solve_ivp
 
+from testbed.theory.argument_checks import require_load
 from testbed.theory.stealing_sharing.mean_field import Policy, require_policy
 from testbed.theory.stealing_sharing.sizes import Floats, JobSize, Size, job_size
-from testbed.theory.validation import require_load
 
 _NEGLIGIBLE = 1e-10
 _MOST_STATES = 200_000

@@ -10,9 +10,9 @@ from scipy.optimize import brentq
 from scipy.sparse import csc_array, diags_array, eye_array
 from scipy.sparse.linalg import spsolve
 
+from testbed.theory.argument_checks import require_load
 from testbed.theory.stealing_sharing.comparison import balanced_load, require_overall_probe_rate
 from testbed.theory.stealing_sharing.sizes import Floats
-from testbed.theory.validation import require_load
 
 _LOG_NEGLIGIBLE = 38.0  # the walk is cut where its tail is exp(-38)
 _MOST_LEVELS = 20_000

@@ -15,7 +15,7 @@ from testbed.runs.tables import remarks
 from testbed.runtime.build import build_workload
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
-from testbed.theory.pools import pool_requirements
+from testbed.theory.pool_loads import pool_requirements
 from testbed.theory.rerouting_replication import Model, Replicate, Reroute, processing_time
 
 SLOW = 0.2

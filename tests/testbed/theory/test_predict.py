@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from testbed.scenario import JobType, Pool, Scenario
+from testbed.scenario import JobType, Pool
+from testbed.scenario.policies import policies
 from testbed.theory.baselines import jiq_limit, mg1, mm1b, mmc, power_of_d, power_of_d_phase_type, round_robin
-from testbed.theory.copies import COPYING
-from testbed.theory.predict import POLICIES, NoPrediction, predict, predicted_tail, stability_bound
+from testbed.theory.copies import CopyTheory
+from testbed.theory.policy_theory import NO_THEORY, theory_of_policy
+from testbed.theory.predict import predict, predicted_tail
 from testbed.workload.arrivals import DeterministicArrivals, MarkovModulatedPoisson, Renewal
 from testbed.workload.distributions import Deterministic, Erlang, Exponential, Hyperexponential, Pareto
 
 BATCH = ("batch-filling", "batch-sampling", "per-task-power-of-d", "per-task-power-of-kd")
 PROBING = ("power-of-d", "jsq", *BATCH, "late-binding")
-WITHOUT_COPIES = sorted(set(POLICIES) - set(COPYING))
+THEORIES = {name: theory_of_policy(policy) for name, policy in policies().items()}
+POLICIES = sorted(name for name, theory in THEORIES.items() if theory is not NO_THEORY)
+WITHOUT_COPIES = [name for name in POLICIES if not isinstance(THEORIES[name], CopyTheory)]
 WITH_BUFFERS = sorted(set(WITHOUT_COPIES) - {"late-binding"})
 FAST_AND_SLOW = [Pool(name="fast", servers=1), Pool(name="slow", servers=3)]
 ONE_TYPE = [JobType(name="a", probability=1.0, speed={"fast": 2.0})]
@@ -247,24 +251,3 @@ def test_one_server_is_one_queue_whatever_the_policy(predicted, policy):
 )
 def test_where_there_is_no_formula_the_reason_is_given(reason, policy, settings, words):
     assert words in reason(policy, **settings)
-
-
-def test_an_unknown_policy_has_no_theory(scenario):
-    class Elsewhere:
-        policy = "mine"
-        parameters = None
-
-    class Likeness:
-        def __init__(self, real: Scenario) -> None:
-            self.cluster, self.workload, self.dispatch = real.cluster, real.workload, Elsewhere()
-            self.balance = self.threshold = self.recorded_sizes = None
-            self.rate, self.load, self.service_rate = real.rate, real.load, real.service_rate
-
-    prediction = predict(Likeness(scenario("random")))
-    assert isinstance(prediction, NoPrediction)
-    assert "'mine'" in prediction.reason
-    assert stability_bound(Likeness(scenario("random"))).reason.startswith("at most")
-
-
-def test_all_registered_policies_have_a_theory():
-    assert set(POLICIES) >= {"random", "round-robin", "jsq", "least-outstanding", "power-of-d", "jiq"}

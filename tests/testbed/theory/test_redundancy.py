@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 
 from testbed.theory.baselines import mm1
-from testbed.theory.pools import pool_requirements
+from testbed.theory.pool_loads import pool_requirements
 from testbed.theory.predict import predict, stability_bound
 from testbed.theory.redundancy import redundancy_on_completion, redundancy_on_start
 from testbed.workload.arrivals import DeterministicArrivals

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.scenario import Scenario, decode
 from testbed.theory.baselines import mg1, mmc
-from testbed.theory.pools import pool_notes, pool_requirements
+from testbed.theory.pool_loads import pool_notes, pool_requirements
 from testbed.theory.predict import NoPrediction, Prediction, predict, stability_bound
 from testbed.theory.rerouting_replication import Model, Reroute, ZeroRedundancy, effective_load, mean_latency
 from testbed.theory.service import ServiceMixture

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from testbed.scenario import Scenario, ScenarioError, decode, resolved
+from testbed.scenario.policies import policies
 from testbed.studies.validate import Case, built_in, cases_of, chosen
 from testbed.studies.validate.case import SIZES, at_size, only_on, places
 from testbed.studies.validate.result import CLUSTER_LEVEL, LEVEL, VERDICT_LEVEL
-from testbed.theory.predict import POLICIES, Prediction, predict
+from testbed.theory.predict import Prediction, predict
 
 QUICK = built_in(quick=True)
 CASE = """
@@ -39,7 +40,8 @@ def mine(expect: str, tmp_path: Path, rest: str = "") -> list[Case]:
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_suite_has_a_case_for_each_policy_with_a_prediction_and_each_way_to_move_tasks(quick: bool) -> None:
     cases = built_in(quick)
-    assert {case.scenario.dispatch.policy for case in cases} == set(POLICIES)
+    with_theory = {name for name, policy in policies().items() if policy.theory}
+    assert {case.scenario.dispatch.policy for case in cases} == with_theory
     balances = [case.scenario.balance for case in cases if case.scenario.balance is not None]
     assert {(balance.policy, balance.max_probes is not None) for balance in balances} == {
         (policy, traditional) for policy in ("stealing", "sharing") for traditional in (False, True)
