@@ -1,4 +1,4 @@
-"""Commands that compute: what theory says, laws fitted to recorded sizes, the papers' tables and figures."""
+"""Commands that compute: what theory says, distributions fitted to recorded sizes, the papers' tables and figures."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fit(
     column: Annotated[str, typer.Option(help="the column")] = "size",
     moments: Annotated[int, typer.Option(help="how many moments to match, 2 or 3")] = 3,
 ) -> None:
-    """Fit a phase-type law to recorded sizes by their moments, and print it as a scenario's size."""
+    """Fit a phase-type distribution to recorded sizes by their moments, and print it as a scenario's size."""
     from testbed.workload.fit import fit_sizes
     from testbed.workload.tables import number_column, read_table
 

@@ -40,7 +40,7 @@ def mean_field_probe_rate(scenario: Scenario) -> float:
     """Return the clocks' rate in the limit of many servers; infinite if sharing never sends that many probes.
 
     The limit is that of random routing of Poisson arrivals (Van Houdt 2019). Raises ValueError where it has no such
-    rate, or the size law is not phase-type.
+    rate, or the size distribution is not phase-type.
     """
     balance = scenario.balance
     assert balance is not None

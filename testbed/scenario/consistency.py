@@ -120,7 +120,7 @@ def _check_types_of_jobs(scenario: Scenario) -> None:
 
 
 def _check_arrivals(scenario: Scenario) -> None:
-    """Check the rate, and have each law computed once: what is wrong with a file that it names comes out here."""
+    """Check the rate, and compute each distribution once: that finds what is wrong with a file that it names."""
     workload = scenario.workload
     if workload.load is not None and workload.rate is not None:
         raise ScenarioError(

@@ -157,7 +157,7 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     ] = "identical"
     tasks: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_TASKS)] | RandomNumbers,
-        Meta(description="tasks of a job, or the law of their number; a job is done with its last task"),
+        Meta(description="tasks of a job, or the distribution of their number; a job is done with its last task"),
     ] = 1
     types: Annotated[
         list[JobType], Meta(min_length=1, description="the types of jobs; default: one, of speed 1 everywhere")
@@ -165,7 +165,7 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     @property
     def task_numbers(self) -> TaskNumbers:
-        """The law of the number of tasks of a job."""
+        """The distribution of the number of tasks of a job."""
         return FixedNumber(value=self.tasks) if isinstance(self.tasks, int) else self.tasks
 
 

@@ -278,6 +278,7 @@ def _mph1_response_tail(load: float, alpha: Floats, S: Floats) -> Tail:
     generator[:m, m:] = (1 - load) * np.outer(leave, alpha)
     generator[m:, m:] = S
     start = np.concatenate([load * residual, (1 - load) * alpha])
-    # As a law of the workload: its distribution function sums nonnegative terms, where scipy's expm can be far off.
+    # As a distribution of the workload: its distribution function sums nonnegative terms, where scipy's expm can be far
+    # off.
     response = PhaseType(alpha=tuple(start.tolist()), S=tuple(map(tuple, generator.tolist())))
     return lambda t: 1 - response.cdf(t)

@@ -63,9 +63,9 @@ class ClusterModel:
     theory: PolicyTheory
     copies: int  # the most copies of a job
     balance: Any  # the scenario's [balance], or None
-    tasks: TaskNumbers  # law of the number of tasks of a job
+    tasks: TaskNumbers  # distribution of the number of tasks of a job
     size: Distribution
-    sizes_recorded: bool  # whether a trace has the sizes, in place of the law ``size``
+    sizes_recorded: bool  # whether a trace has the sizes, in place of the distribution ``size``
     types: tuple[float, ...]  # the job types' probabilities
     type_names: tuple[str, ...]
     assignment: Floats | None  # under static assignment alpha_ij, the share of the type-j jobs sent to pool i

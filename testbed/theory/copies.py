@@ -34,7 +34,7 @@ class CopyTheory(PolicyTheory):
     def stability_bound(self, model: ClusterModel) -> tuple[float, str]:
         """None is known where copies may save service. Copies that are served in vain are not counted."""
         if self._copies_may_save(model):
-            return math.inf, "at most: none is known for copies with independent sizes of this law"
+            return math.inf, "at most: none is known for copies with independent sizes of this distribution"
         return super().stability_bound(model)
 
     @override

@@ -17,7 +17,7 @@ from testbed.theory.stealing_sharing import (
     traditional_sharing,
     traditional_stealing,
 )
-from testbed.workload.distribution import Law
+from testbed.workload.distribution import DistributionBase
 
 SOURCE = "Van Houdt 2019"
 #: Beyond these the 1/N correction takes seconds or more.
@@ -68,8 +68,8 @@ def _tail(field: MeanField, moved: Any, t: float) -> float:
     return float(field.response_time_tail(t, moved))
 
 
-def _covered(model: ClusterModel, balance: Any) -> Law:
-    """Return the size law of the paper's model, of mean 1. Raises NoTheoryError where the model is another."""
+def _covered(model: ClusterModel, balance: Any) -> DistributionBase:
+    """Return the size distribution of the paper's model, of mean 1. Raises NoTheoryError where the model is another."""
     weights = getattr(model.parameters, "weights", None)
     if not isinstance(model.theory, RandomRouting) or (weights is not None and len(set(weights)) > 1):
         raise NoTheoryError("moving tasks has a theory behind uniformly random routing only")
@@ -85,14 +85,14 @@ def _covered(model: ClusterModel, balance: Any) -> Law:
     if not model.identical_servers or any(speed != 1 for _, speed in service.types) or model.buffers:
         raise NoTheoryError("moving tasks has a theory for equal servers of speed 1 without buffers only")
     size = service.size
-    if not isinstance(size, Law) or size.phase_type() is None:
+    if not isinstance(size, DistributionBase) or size.phase_type() is None:
         raise NoTheoryError("moving tasks has a theory for phase-type sizes only")
     if not math.isclose(size.mean, 1.0, rel_tol=1e-9):
         raise NoTheoryError("moving tasks has a theory for sizes of mean 1 only: the mean size is the time unit")
     return size
 
 
-def _traditional(model: ClusterModel, balance: Any, size: Law) -> Formula:
+def _traditional(model: ClusterModel, balance: Any, size: DistributionBase) -> Formula:
     formula = traditional_stealing if balance.policy == "stealing" else traditional_sharing
     found = formula(model.load, size, balance.max_probes)
     notes = (

@@ -201,7 +201,7 @@ def _with_thresholds(model: ClusterModel, thresholds: Thresholds) -> Formula:
 
 
 def _exponential_minimum(model: Model) -> bool:
-    """Return whether the time until the first of two copies that start at once is done has one exponential law."""
+    """Return whether the time until the first of two copies that start at once is done is exponential."""
     speeds = model.r[:, model.p > 0]
     if model.theta not in (0.0, 1.0) or not is_exponential(model.size):
         return False

@@ -36,7 +36,7 @@ class Process(Checked, frozen=True):
         return None
 
     def gap_distribution(self, rate: float) -> Distribution | None:
-        """Return the law of the gaps between arrivals if they are independent and identically distributed, else None.
+        """Return the distribution of the gaps between arrivals if these are independent and alike, else None.
 
         The first arrival then comes one such gap after time 0.
         """
@@ -53,7 +53,7 @@ class Poisson(Process, frozen=True, tag="poisson"):
     """Poisson arrivals. Jobs dispatched uniformly at random then reach each dispatcher as a Poisson process too."""
 
     def gap_distribution(self, rate: float) -> Exponential:
-        """Return the exponential law with mean 1 / rate."""
+        """Return the exponential distribution with mean 1 / rate."""
         return Exponential(mean=1 / rate)
 
 
@@ -61,7 +61,7 @@ class DeterministicArrivals(Process, frozen=True, tag="deterministic"):
     """One arrival every 1 / rate time units."""
 
     def gap_distribution(self, rate: float) -> Deterministic:
-        """Return the law with all its mass on 1 / rate."""
+        """Return the distribution with all its mass on 1 / rate."""
         return Deterministic(value=1 / rate)
 
     def stream(self, rate: float | None, rng: np.random.Generator) -> ArrivalStream:
@@ -70,9 +70,11 @@ class DeterministicArrivals(Process, frozen=True, tag="deterministic"):
 
 
 class Renewal(Process, frozen=True, tag="renewal"):
-    """Independent gaps of any law, scaled to the rate."""
+    """Independent gaps of any distribution, scaled to the rate."""
 
-    gap: Annotated[Distribution, Meta(description="law of the gaps; only its shape counts, its mean becomes 1 / rate")]
+    gap: Annotated[
+        Distribution, Meta(description="distribution of the gaps; only its shape counts, its mean becomes 1 / rate")
+    ]
 
     def gap_distribution(self, rate: float) -> Distribution:
         """Return ``gap`` scaled to the mean 1 / rate."""
@@ -80,7 +82,7 @@ class Renewal(Process, frozen=True, tag="renewal"):
 
 
 class MarkovModulatedPoisson(Process, frozen=True, tag="mmpp"):
-    """Poisson arrivals whose rate follows a Markov chain of phases, started in its stationary law.
+    """Poisson arrivals whose rate follows a Markov chain of phases, started in its stationary distribution.
 
     The rates are scaled together so that their stationary mean is the rate asked for; the switching is in time units
     and is not scaled, so that bursts last as long at any load and in any cluster.
@@ -137,7 +139,7 @@ class MarkovModulatedPoisson(Process, frozen=True, tag="mmpp"):
         return matrix
 
     def stationary(self) -> FloatArray:
-        """Return the stationary law of the phases, shape (n,)."""
+        """Return the stationary distribution of the phases, shape (n,)."""
         generator = self.generator_matrix()
         phases = len(generator)
         system = np.vstack([generator.T, np.full(phases, np.abs(generator).max())])

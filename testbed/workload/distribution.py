@@ -1,4 +1,4 @@
-"""What every probability law of sizes, gaps and delays can do."""
+"""What every distribution of sizes, gaps and delays can do."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FloatArray = npt.NDArray[np.float64]
 PhaseTypeMatrices = tuple[FloatArray, FloatArray]
 
 
-class Law(Checked, frozen=True):
-    """A law of a nonnegative random variable X, in time units.
+class DistributionBase(Checked, frozen=True):
+    """A distribution of a nonnegative random variable X, in time units.
 
     A subclass gives ``mean``, ``variance``, ``_cdf``, ``sample``, ``_laplace_transform`` and ``scaled``.
     """
@@ -45,7 +45,7 @@ class Law(Checked, frozen=True):
 
     @property
     def continuous(self) -> bool:
-        """Whether the law has no atoms."""
+        """Whether the distribution has no atoms."""
         return True
 
     @overload
@@ -75,16 +75,16 @@ class Law(Checked, frozen=True):
         raise NotImplementedError
 
     def phase_type(self) -> PhaseTypeMatrices | None:
-        """Return ``(alpha, S)``: initial row vector (n,) and subgenerator (n, n); None if the law is not phase-type."""
+        """Return ``(alpha, S)``: initial row vector (n,) and subgenerator (n, n); None if it is not phase-type."""
         return None
 
     def scaled(self, factor: float) -> Self:
-        """Return the law of ``factor * X``; ``factor`` must be positive."""
+        """Return the distribution of ``factor * X``; ``factor`` must be positive."""
         raise NotImplementedError
 
 
-class InvertibleLaw(Law, frozen=True):
-    """A law whose quantiles have a closed form: it is sampled by inversion, one uniform number per value."""
+class InvertibleDistribution(DistributionBase, frozen=True):
+    """A distribution whose quantiles have a closed form: it is sampled by inversion, one uniform number per value."""
 
     def _upper_quantile(self, q: FloatArray) -> FloatArray:
         """Return x with P(X > x) = q, for q in (0, 1]."""

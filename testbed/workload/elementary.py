@@ -1,4 +1,4 @@
-"""Uniform, deterministic and empirical laws."""
+"""Uniform, deterministic and empirical distributions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from testbed.workload.distribution import FloatArray, Law
+from testbed.workload.distribution import DistributionBase, FloatArray
 from testbed.workload.tables import number_column, read_table
 
 
-class Uniform(Law, frozen=True, tag="uniform"):
-    """Uniform law on [low, high]."""
+class Uniform(DistributionBase, frozen=True, tag="uniform"):
+    """Uniform distribution on [low, high]."""
 
     low: Annotated[float, Meta(ge=0, description="smallest value, in time units")]
     high: Annotated[float, Meta(gt=0, description="largest value, in time units")]
@@ -45,11 +45,11 @@ class Uniform(Law, frozen=True, tag="uniform"):
         return -math.exp(-s * self.low) * math.expm1(-width) / width
 
     def scaled(self, factor: float) -> Uniform:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return Uniform(low=self.low * factor, high=self.high * factor)
 
 
-class Deterministic(Law, frozen=True, tag="deterministic"):
+class Deterministic(DistributionBase, frozen=True, tag="deterministic"):
     """Always the same value."""
 
     value: Annotated[float, Meta(gt=0, description="the value, in time units")] = 1.0
@@ -80,11 +80,11 @@ class Deterministic(Law, frozen=True, tag="deterministic"):
         return math.exp(-s * self.value)
 
     def scaled(self, factor: float) -> Deterministic:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return Deterministic(value=self.value * factor)
 
 
-class Empirical(Law, frozen=True, tag="empirical", dict=True):
+class Empirical(DistributionBase, frozen=True, tag="empirical", dict=True):
     """Each of the given values with equal probability: the ``values``, or a column of a CSV or Parquet file.
 
     The file is read when the first number is asked for, and once. Whatever is wrong with it is then a ValueError.
@@ -97,7 +97,7 @@ class Empirical(Law, frozen=True, tag="empirical", dict=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.values is None) == (self.file is None):
-            raise ValueError("an empirical law needs either `values` or `file`, and not both")
+            raise ValueError("an empirical distribution needs either `values` or `file`, and not both")
         if self.values is not None:
             _check_values(np.array(self.values, dtype=np.float64), "`values`")
 
@@ -143,7 +143,7 @@ class Empirical(Law, frozen=True, tag="empirical", dict=True):
         return float(np.exp(-s * self.sorted_values).mean())
 
     def scaled(self, factor: float) -> Empirical:
-        """Return the law of ``factor * X``, its values written out."""
+        """Return the distribution of ``factor * X``, its values written out."""
         return Empirical(values=tuple((self.sorted_values * factor).tolist()))
 
 

@@ -1,4 +1,4 @@
-"""The phase-type laws that have names: one phase, phases in series (hypo-), or in parallel (hyperexponential)."""
+"""The named phase-type distributions: one phase, phases in series (hypo-), or in parallel (hyperexponential)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from msgspec import Meta
 
 from testbed.workload.distribution import FloatArray, Mean, PhaseTypeMatrices
-from testbed.workload.phase_type import ROUNDING, PhaseTypeLaw
+from testbed.workload.phase_type import ROUNDING, PhaseTypeDistribution
 
 
-class Exponential(PhaseTypeLaw, frozen=True, tag="exponential"):
-    """Exponential law."""
+class Exponential(PhaseTypeDistribution, frozen=True, tag="exponential"):
+    """Exponential distribution."""
 
     mean: Mean = 1.0
 
@@ -38,12 +38,12 @@ class Exponential(PhaseTypeLaw, frozen=True, tag="exponential"):
         return np.ones(1), np.array([[-1 / self.mean]])
 
     def scaled(self, factor: float) -> Exponential:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return Exponential(mean=self.mean * factor)
 
 
-class Erlang(PhaseTypeLaw, frozen=True, tag="erlang"):
-    """Erlang law: a sum of ``phases`` independent exponential phases of equal mean; its SCV is 1 / phases."""
+class Erlang(PhaseTypeDistribution, frozen=True, tag="erlang"):
+    """Erlang distribution: a sum of ``phases`` independent exponential phases of equal mean; its SCV is 1 / phases."""
 
     phases: Annotated[int, Meta(ge=1, le=1000, description="number of phases; the SCV is 1 / phases")]
     mean: Mean = 1.0
@@ -71,11 +71,11 @@ class Erlang(PhaseTypeLaw, frozen=True, tag="erlang"):
         return _series(np.full(self.phases, self.phases / self.mean))
 
     def scaled(self, factor: float) -> Erlang:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return Erlang(phases=self.phases, mean=self.mean * factor)
 
 
-class Hypoexponential(PhaseTypeLaw, frozen=True, tag="hypoexponential"):
+class Hypoexponential(PhaseTypeDistribution, frozen=True, tag="hypoexponential"):
     """Sum of independent exponential phases, given either by its ``scv`` (and mean), or by the phases' ``rates``.
 
     For an SCV, ``k = ceil(1 / SCV)`` phases are used: k - 1 of mean ``a = (1 + sqrt((k SCV - 1) / (k - 1))) / k`` and
@@ -96,11 +96,11 @@ class Hypoexponential(PhaseTypeLaw, frozen=True, tag="hypoexponential"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.wanted_scv is None) == (self.rates is None):
-            raise ValueError("a hypoexponential law needs either `scv` (below 1) or `rates`, and not both")
+            raise ValueError("a hypoexponential distribution needs either `scv` (below 1) or `rates`, and not both")
         if self.rates is None:
             return
         if self.wanted_mean is not None:
-            raise ValueError("`rates` already fix the mean of a hypoexponential law: leave out `mean`")
+            raise ValueError("`rates` already fix the mean of a hypoexponential distribution: leave out `mean`")
         if not self.rates:
             raise ValueError("`rates` is empty: give the rate of each phase")
         for i, rate in enumerate(self.rates):
@@ -146,14 +146,14 @@ class Hypoexponential(PhaseTypeLaw, frozen=True, tag="hypoexponential"):
         return _series(1.0 / self._phase_means())
 
     def scaled(self, factor: float) -> Hypoexponential:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         if self.rates is not None:
             return Hypoexponential(rates=tuple(rate / factor for rate in self.rates))
         return Hypoexponential(wanted_scv=self.wanted_scv, wanted_mean=(self.wanted_mean or 1.0) * factor)
 
 
-class Hyperexponential(PhaseTypeLaw, frozen=True, tag="hyperexponential"):
-    """Two-phase hyperexponential law: type-1 jobs, the short ones, bring the fraction ``f`` of the *work*.
+class Hyperexponential(PhaseTypeDistribution, frozen=True, tag="hyperexponential"):
+    """Two-phase hyperexponential distribution: type-1 jobs, the short ones, bring the fraction ``f`` of the *work*.
 
     Van Houdt, "Randomized work stealing versus sharing in large-scale systems with non-exponential job sizes"
     (2019), where ``f = alpha_1 / mu_1`` at mean 1.
@@ -205,7 +205,7 @@ class Hyperexponential(PhaseTypeLaw, frozen=True, tag="hyperexponential"):
         return np.array([alpha_1, alpha_2]), np.diag([-mu_1, -mu_2])
 
     def scaled(self, factor: float) -> Hyperexponential:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return Hyperexponential(scv=self.scv, f=self.f, mean=self.mean * factor)
 
 

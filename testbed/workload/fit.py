@@ -1,8 +1,8 @@
-"""Fitting a phase-type law to sizes by their moments.
+"""Fitting a phase-type distribution to sizes by their moments.
 
-The result is a law that a scenario can name, so that theory which needs phases (stealing, sharing, power of d) can be
-held against a recorded workload. Two or three moments say nothing of the far tail: a law with a heavy tail and its fit
-have the same mean and variance, and may differ in everything that the largest sizes decide.
+The result is a distribution that a scenario can name, so that theory which needs phases (stealing, sharing, power of d)
+can be held against a recorded workload. Two or three moments say nothing of the far tail: a distribution with a heavy
+tail and its fit have the same mean and variance, and may differ in everything that the largest sizes decide.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import numpy as np
 from testbed.workload.distribution import FloatArray
 from testbed.workload.distributions import Exponential, Hyperexponential, Hypoexponential
 
-FitLaw = Exponential | Hyperexponential | Hypoexponential
+FittedDistribution = Exponential | Hyperexponential | Hypoexponential
 
 _EXPONENTIAL = 1e-3  # an SCV this close to 1 is taken as 1
 _SMALLEST_SCV = 0.001
 
 
 class Fit(msgspec.Struct, frozen=True):
-    """A fitted law; ``matched`` moments (1 to 3) agree with the data's, ``remark`` says why not more."""
+    """A fitted distribution; ``matched`` moments (1 to 3) agree with the data's, ``remark`` says why not more."""
 
-    law: FitLaw
+    distribution: FittedDistribution
     matched: int
     remark: str
 
     def toml(self) -> str:
-        """Return the law as the value of a scenario's ``size``."""
-        fields: dict[str, Any] = msgspec.to_builtins(self.law)
+        """Return the distribution as the value of a scenario's ``size``."""
+        fields: dict[str, Any] = msgspec.to_builtins(self.distribution)
         words = (
             f'{key} = "{value}"' if key == "kind" else f"{key} = {value:.10g}" for key, value in fields.items() if value
         )
@@ -39,25 +39,28 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 def fit_moments(first: float, second: float, third: float | None = None) -> Fit:
-    """Return a phase-type law with the given moments E[X], E[X^2] and, if given and possible, E[X^3].
+    """Return a phase-type distribution with the given moments E[X], E[X^2] and, if given and possible, E[X^3].
 
-    An SCV above 1 gives a two-phase hyperexponential law, with balanced work (f = 1/2) for two moments, and with three
-    where E[X] E[X^3] > 1.5 E[X^2]^2 (Whitt, "Approximating a point process by a renewal process, I", Operations
-    Research 30, 1982, section 3). An SCV below 1 gives a hypoexponential law for two moments; its third is what it is.
-    An SCV of 1 gives the exponential law. Raises ValueError for moments that no nonnegative random variable has, and
-    for an SCV below 0.001, which would take more than 1000 phases.
+    An SCV above 1 gives a two-phase hyperexponential distribution, with balanced work (f = 1/2) for two moments, and
+    with three where E[X] E[X^3] > 1.5 E[X^2]^2 (Whitt, "Approximating a point process by a renewal process, I",
+    Operations Research 30, 1982, section 3). An SCV below 1 gives a hypoexponential distribution for two moments; its
+    third is what it is. An SCV of 1 gives the exponential distribution. Raises ValueError for moments that no
+    nonnegative random variable has, and for an SCV below 0.001, which would take more than 1000 phases.
     """
     if not (0 < first < math.inf and first**2 * (1 - 1e-12) <= second < math.inf):
         raise ValueError(
-            f"there is no law with mean {first:g} and second moment {second:g}: the second moment is at least the "
+            f"no distribution has mean {first:g} and second moment {second:g}: the second moment is at least the "
             "mean's square"
         )
     scv = second / first**2 - 1.0
     if abs(scv - 1.0) <= _EXPONENTIAL:
-        return Fit(Exponential(mean=first), 2, "the SCV is 1: the exponential law has no third moment to choose")
+        return Fit(
+            Exponential(mean=first), 2, "the SCV is 1: the exponential distribution has no third moment to choose"
+        )
     if scv < _SMALLEST_SCV:
         raise ValueError(
-            f"the SCV is {scv:.2g}: below {_SMALLEST_SCV} a phase-type law needs over 1000 phases; use deterministic"
+            f"the SCV is {scv:.2g}: below {_SMALLEST_SCV} a phase-type distribution needs over 1000 phases; use "
+            "deterministic"
         )
     if scv < 1:
         return Fit(Hypoexponential(wanted_scv=scv, wanted_mean=first), 2, "an SCV below 1 is fitted by two moments")
@@ -66,7 +69,9 @@ def fit_moments(first: float, second: float, third: float | None = None) -> Fit:
         return Fit(balanced, 2, "fitted by two moments, with half of the work in short jobs")
     x, y = first * third - 1.5 * second**2, second - 2 * first**2
     if x <= 0:
-        remark = "no two-phase law has so small a third moment: fitted by two, with half of the work in short jobs"
+        remark = (
+            "no two-phase distribution has so small a third moment: fitted by two, with half of the work in short jobs"
+        )
         return Fit(balanced, 2, remark)
     root = math.sqrt((x + 1.5 * y**2 - 3 * first**2 * y) ** 2 + 18 * first**2 * y**3)
     long, short = ((x + 1.5 * y**2 + 3 * first**2 * y + sign * root) / (6 * first * y) for sign in (1, -1))
@@ -75,7 +80,7 @@ def fit_moments(first: float, second: float, third: float | None = None) -> Fit:
 
 
 def fit_sizes(sizes: FloatArray, moments: int = 3) -> Fit:
-    """Return a phase-type law with the first two or three sample moments of ``sizes``, shape (n,).
+    """Return a phase-type distribution with the first two or three sample moments of ``sizes``, shape (n,).
 
     Raises ValueError for fewer than two sizes, sizes that are not positive, or a number of moments other than 2 or 3.
     """

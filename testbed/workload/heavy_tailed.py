@@ -1,4 +1,4 @@
-"""Laws with tails heavier than exponential, or as heavy as their shape says: Pareto, lognormal, Weibull."""
+"""Distributions with tails heavier than exponential, or as heavy as their shape says: Pareto, lognormal, Weibull."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from testbed.workload.distribution import FloatArray, InvertibleLaw, Mean
+from testbed.workload.distribution import FloatArray, InvertibleDistribution, Mean
 
 Minimum = Annotated[float, Meta(gt=0, description="smallest value, in time units")]
 
 
-class Pareto(InvertibleLaw, frozen=True, tag="pareto"):
-    """Pareto law: P(X > x) = (minimum / x)^index for x >= minimum."""
+class Pareto(InvertibleDistribution, frozen=True, tag="pareto"):
+    """Pareto distribution: P(X > x) = (minimum / x)^index for x >= minimum."""
 
     index: Annotated[float, Meta(description="tail index, above 1; the variance is infinite up to 2")]
     minimum: Minimum
@@ -23,7 +23,7 @@ class Pareto(InvertibleLaw, frozen=True, tag="pareto"):
         super().__post_init__()
         if not self.index > 1:
             raise ValueError(
-                f"`index` is {self.index!r}, and a Pareto law with an index of 1 or less has an infinite mean: "
+                f"`index` is {self.index!r}; a Pareto distribution with an index of 1 or less has an infinite mean: "
                 "give an index above 1, or use kind 'bounded-pareto'"
             )
 
@@ -46,12 +46,12 @@ class Pareto(InvertibleLaw, frozen=True, tag="pareto"):
         return self.minimum * q ** (-1 / self.index)
 
     def scaled(self, factor: float) -> Pareto:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return Pareto(index=self.index, minimum=self.minimum * factor)
 
 
-class BoundedPareto(InvertibleLaw, frozen=True, tag="bounded-pareto"):
-    """Pareto law conditioned on X <= maximum (Harchol-Balter, Performance Modeling, 2013, chapter 20)."""
+class BoundedPareto(InvertibleDistribution, frozen=True, tag="bounded-pareto"):
+    """Pareto distribution conditioned on X <= maximum (Harchol-Balter, Performance Modeling, 2013, chapter 20)."""
 
     index: Annotated[float, Meta(gt=0, description="tail index")]
     minimum: Minimum
@@ -95,12 +95,12 @@ class BoundedPareto(InvertibleLaw, frozen=True, tag="bounded-pareto"):
         return result
 
     def scaled(self, factor: float) -> BoundedPareto:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return BoundedPareto(index=self.index, minimum=self.minimum * factor, maximum=self.maximum * factor)
 
 
-class Lognormal(InvertibleLaw, frozen=True, tag="lognormal"):
-    """Lognormal law: log X is normal with variance log(1 + SCV) and mean log(mean) - log(1 + SCV) / 2."""
+class Lognormal(InvertibleDistribution, frozen=True, tag="lognormal"):
+    """Lognormal distribution: log X is normal with variance log(1 + SCV) and mean log(mean) - log(1 + SCV) / 2."""
 
     scv: Annotated[float, Meta(gt=0, le=1e6, description="squared coefficient of variation")]
     mean: Mean = 1.0
@@ -134,12 +134,12 @@ class Lognormal(InvertibleLaw, frozen=True, tag="lognormal"):
         return np.exp(mu + sigma * rng.standard_normal(n))
 
     def scaled(self, factor: float) -> Lognormal:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return Lognormal(scv=self.scv, mean=self.mean * factor)
 
 
-class Weibull(InvertibleLaw, frozen=True, tag="weibull"):
-    """Weibull law: P(X > x) = exp(-(x / scale)^shape), with the scale that gives the mean."""
+class Weibull(InvertibleDistribution, frozen=True, tag="weibull"):
+    """Weibull distribution: P(X > x) = exp(-(x / scale)^shape), with the scale that gives the mean."""
 
     shape: Annotated[float, Meta(ge=0.05, le=100, description="shape; below 1 the tail is heavier than exponential")]
     mean: Mean = 1.0
@@ -162,5 +162,5 @@ class Weibull(InvertibleLaw, frozen=True, tag="weibull"):
         return self.scale * (-np.log(q)) ** (1 / self.shape)
 
     def scaled(self, factor: float) -> Weibull:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return Weibull(shape=self.shape, mean=self.mean * factor)

@@ -1,4 +1,4 @@
-"""Phase-type laws: the time until a Markov chain on phases 1..n, started in alpha and moving by S, is absorbed.
+"""Phase-type distributions: the time until absorption of a Markov chain on phases 1..n, started in alpha, moving by S.
 
 cdf ``1 - alpha exp(S x) 1``, moments ``E[X^k] = k! alpha (-S)^-k 1``, Laplace transform ``alpha (sI - S)^-1 mu`` with
 ``mu = -S 1`` (Neuts, Matrix-Geometric Solutions in Stochastic Models, 1981, chapter 2).
@@ -12,13 +12,13 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from testbed.workload.distribution import FloatArray, Law, PhaseTypeMatrices
+from testbed.workload.distribution import DistributionBase, FloatArray, PhaseTypeMatrices
 
 ROUNDING = 1e-9  # how far sums that should be exact may be off: matrices are typed in with a few digits
 
 
-class PhaseTypeLaw(Law, frozen=True):
-    """A law with a phase-type representation, from which all else follows."""
+class PhaseTypeDistribution(DistributionBase, frozen=True):
+    """A distribution with a phase-type representation, from which all else follows."""
 
     def phase_type(self) -> PhaseTypeMatrices:
         """Return ``(alpha, S)``: initial row vector (n,) and subgenerator (n, n)."""
@@ -45,8 +45,8 @@ class PhaseTypeLaw(Law, frozen=True):
         return float(alpha @ np.linalg.solve(s * np.eye(len(alpha)) - S, -S.sum(axis=1)))
 
 
-class PhaseType(PhaseTypeLaw, frozen=True, tag="phase-type"):
-    """General phase-type law: initial probabilities ``alpha`` and subgenerator ``S`` of the phases."""
+class PhaseType(PhaseTypeDistribution, frozen=True, tag="phase-type"):
+    """General phase-type distribution: initial probabilities ``alpha`` and subgenerator ``S`` of the phases."""
 
     alpha: Annotated[tuple[float, ...], Meta(description="probability of starting in each phase; sums to 1")]
     S: Annotated[
@@ -85,7 +85,7 @@ class PhaseType(PhaseTypeLaw, frozen=True, tag="phase-type"):
         return np.array(self.alpha, dtype=np.float64), np.array(self.S, dtype=np.float64)
 
     def scaled(self, factor: float) -> PhaseType:
-        """Return the law of ``factor * X``."""
+        """Return the distribution of ``factor * X``."""
         return PhaseType(alpha=self.alpha, S=tuple(tuple(entry / factor for entry in row) for row in self.S))
 
 

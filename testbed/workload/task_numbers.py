@@ -1,4 +1,4 @@
-"""Laws of the number of tasks of a job."""
+"""Distributions of the number of tasks of a job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 1_000_000
 
 
 class TaskNumberLaw(Checked, frozen=True, dict=True):
-    """A law of a number of tasks, K >= 1. A subclass gives ``probabilities``."""
+    """A distribution of a number of tasks, K >= 1. A subclass gives ``probabilities``."""
 
     def probabilities(self) -> tuple[IntArray, FloatArray]:
         """Return the values that K takes, in increasing order, and their probabilities, each of shape (values,)."""

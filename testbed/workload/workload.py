@@ -79,8 +79,8 @@ class Workload:
     """The jobs of one replication; the same for the same arguments, wherever and however often they are generated.
 
     Arrivals, sizes, types, dispatchers and numbers of tasks are drawn from named streams, so that a change of one
-    leaves the others as they are: two policies, cluster sizes or size laws meet the same arrivals. Every dispatcher
-    generates all jobs and picks its own; a uniformly random choice makes D Poisson streams out of one.
+    leaves the others as they are: two policies, cluster sizes or size distributions meet the same arrivals. Every
+    dispatcher generates all jobs and picks its own; a uniformly random choice makes D Poisson streams out of one.
 
     A job of one task may have several *replicas*, each with a size: for each pool that it may be served in, or for each
     of its copies. The first replica's sizes are those that the job would have without others, so that all policies meet
@@ -88,14 +88,14 @@ class Workload:
 
     Args:
         arrivals: the arrival process of the whole cluster.
-        size: law of the sizes; not used if ``arrivals`` is a trace with sizes.
+        size: distribution of the sizes; not used if ``arrivals`` is a trace with sizes.
         type_probabilities: probability of each job type, summing to 1; not used if the trace has types.
         rate: jobs per time unit for the whole cluster; None, for a trace only, to take its times as they are.
         dispatchers: how many dispatchers there are.
         seed: the run's seed.
         replication: index of the replication.
         type_names: names of the types, by which a trace may call them; by default they have only indices.
-        tasks: law of the number of tasks of a job; one where a trace has sizes, and with replicas.
+        tasks: distribution of the number of tasks of a job; one where a trace has sizes, and with replicas.
         replicas: how many sizes a job has.
         dependence: of a job's sizes: "identical", "independent", or the probability that they are identical, being
             independent otherwise.
@@ -184,7 +184,8 @@ class Workload:
     def _drawn(self) -> Iterator[Block]:
         """Yield the jobs in the blocks in which they are drawn.
 
-        These have one length always: how some laws use the generator depends on how many values are drawn at once.
+        These have one length always: how some distributions use the generator depends on how many values are drawn at
+        once.
         """
         arrivals, sizes, types, dispatchers, numbers = (
             generator(self._seed, self._replication, name)

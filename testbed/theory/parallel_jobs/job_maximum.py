@@ -55,7 +55,7 @@ def inherent_delay(tasks: int, size: Distribution | None = None) -> float:
 
 
 def _mean_of_largest(tasks: int, size: Distribution) -> float:
-    """Integrate 1 - F(t)^k over the logarithm of t, in which laws of very different spread look alike."""
+    """Integrate 1 - F(t)^k over the logarithm of t, in which distributions of very different spread look alike."""
 
     def exceeds(t: float) -> float:
         F = size.cdf(t)
@@ -67,7 +67,7 @@ def _mean_of_largest(tasks: int, size: Distribution) -> float:
     # A distribution function in floats need not come closer to 1 than its rounding errors.
     while size.cdf(high) < 1 - _CUT_OFF / 10:
         high *= 2
-    # Some laws have corners (uniform, bounded Pareto): octaves keep the adaptive rule from missing one.
+    # Some distributions have corners (uniform, bounded Pareto): octaves keep the adaptive rule from missing one.
     edges = np.linspace(math.log(low), math.log(high), 1 + math.ceil(math.log2(high / low)))
     parts = (
         quad(lambda y: exceeds(math.exp(y)) * math.exp(y), a, b, epsabs=1e-13 * size.mean, epsrel=1e-11, limit=200)[0]

@@ -172,11 +172,11 @@ class OptionTable:
 
     def mean_price(self, weights: Floats, w: float) -> float:
         """Return the mean over sizes of the least price w t_1 / n_1 + (1 - w) t_2 / n_2 over the options."""
-        law, theta = size_moments(self.model.size), self.model.theta
+        moments, theta = size_moments(self.model.size), self.model.theta
         prices = np.array([w, 1 - w]) / self.model.n
         result = 0.0
         if theta > 0:
-            result += theta * law.mean * float((self.usage(weights, 1.0) @ prices).min())
+            result += theta * moments.mean * float((self.usage(weights, 1.0) @ prices).min())
         if theta < 1:
             result += (1 - theta) * self._independent(weights, prices)
         return result
@@ -187,7 +187,7 @@ class OptionTable:
         The least price is x_1 phi(x_2 / x_1) with phi continuous and piecewise linear: phi(0) + sum of the changes of
         slope times (z - z_b)^+ over its bends z_b. And E[X_1 (X_2 / X_1 - z)^+] = E[X] - E[min(X_2, z X_1)].
         """
-        law = size_moments(self.model.size)
+        moments = size_moments(self.model.size)
         edges = [0.0, *sorted(self._kinks)]
         edges.append(2 * edges[-1] + 1)  # beyond the last kink each option is one line
         bends = set(edges)
@@ -203,8 +203,8 @@ class OptionTable:
         phi = np.array([float((self.usage(weights, x) @ prices).min()) for x in z])
         slopes = np.diff(phi) / np.diff(z)
         one, zero = np.ones(len(z) - 2), np.zeros(len(z) - 2)
-        minimum = law.joint(zero, one, zero, 1 / z[1:-1], 1) if len(one) else one
-        return float(phi[0] * law.mean + slopes[0] * law.mean + np.diff(slopes) @ (law.mean - minimum))
+        minimum = moments.joint(zero, one, zero, 1 / z[1:-1], 1) if len(one) else one
+        return float(phi[0] * moments.mean + slopes[0] * moments.mean + np.diff(slopes) @ (moments.mean - minimum))
 
     def crossings(self, weights: Floats) -> list[float]:
         """Return the w in (0, 1) at which two options have the same price for some signal, at equal sizes."""
@@ -253,11 +253,11 @@ def _named_option(model: Model, policy: KnownSizes, start: int, waits: Sequence[
 
 def _mean_minimum(model: Model, rest: float, rival: float) -> float:
     """Return E[min(rest X_s, rival X_o)]."""
-    law = size_moments(model.size)
+    moments = size_moments(model.size)
     if rest == 0:
         return 0.0
     if not np.isfinite([rest, rival]).all():
-        return law.mean * min(rest, rival)
+        return moments.mean * min(rest, rival)
     zero = np.zeros(())
-    independent = float(law.joint(zero, np.asarray(1 / rest), zero, np.asarray(1 / rival), 1))
-    return model.theta * min(rest, rival) * law.mean + (1 - model.theta) * independent
+    independent = float(moments.joint(zero, np.asarray(1 / rest), zero, np.asarray(1 / rival), 1))
+    return model.theta * min(rest, rival) * moments.mean + (1 - model.theta) * independent

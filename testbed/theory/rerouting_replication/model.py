@@ -26,7 +26,7 @@ class Model:
         pools: number of servers in each pool, n_i.
         types: probability of each job type, p_j, summing to 1.
         speeds: r_ij, one row per pool, one column per type; 0 where the type can't be served.
-        size: law of the size X_i of a job in a pool, the same in every pool and for every type.
+        size: distribution of the size X_i of a job in a pool, the same in every pool and for every type.
         dependence: "identical" (X_1 = X_2 = ...), "independent", or the probability theta that they are identical,
             being independent otherwise.
 

@@ -78,19 +78,19 @@ def original_wins(model: Model, start: int, other: int, job_type: int, threshold
     A tie counts for the original. Raises ValueError for sizes that may be independent and are not exponential (or
     hyperexponential): their formula is not known here.
     """
-    law, r_i, r_l = size_moments(model.size), model.r[start, job_type], model.r[other, job_type]
+    moments, r_i, r_l = size_moments(model.size), model.r[start, job_type], model.r[other, job_type]
     c = _work(r_i, np.asarray(threshold, dtype=np.float64))
-    crossed = float(law.tail(c))
+    crossed = float(moments.tail(c))
     if crossed == 0:
         return float("nan")
     wins = 0.0
     if model.theta > 0:
-        beyond = float(law.tail(np.asarray(c * r_l / (r_l - r_i)))) if r_l > r_i else 0.0
+        beyond = float(moments.tail(np.asarray(c * r_l / (r_l - r_i)))) if r_l > r_i else 0.0
         wins += model.theta * (crossed - beyond)
     if model.theta < 1:
-        if not isinstance(law, ExponentialMixture):
+        if not isinstance(moments, ExponentialMixture):
             raise ValueError("who wins among independent copies is known for exponential and hyperexponential sizes")
-        wins += (1 - model.theta) * float(law.first_wins(c, r_i, r_l))
+        wins += (1 - model.theta) * float(moments.first_wins(c, r_i, r_l))
     return wins / crossed
 
 
@@ -103,14 +103,14 @@ def reroute_visits(
     with ``carry_over`` (two different pools) the work of the first visit counts in the second. Without ``squares`` the
     second moments are nan: a search that does not need them is twice as fast.
     """
-    law, r = size_moments(model.size), model.r[:, job_type]
+    moments, r = size_moments(model.size), model.r[:, job_type]
     shape = times.shape[:-1]
     passed: dict[int, Floats] = {}  # the largest work that the job was seen to exceed, by pool
     visits = []
     for v, q in enumerate(path):
         t = times[..., v]
         if carry_over and v == 1:
-            visits.append(Visit(q, *_carried(law, model.theta, r[path[0]], r[q], times[..., 0], squares=squares)))
+            visits.append(Visit(q, *_carried(moments, model.theta, r[path[0]], r[q], times[..., 0], squares=squares)))
             break
         own = passed.get(q, np.zeros(shape))
         others = [c for pool, c in passed.items() if pool != q]
@@ -118,12 +118,12 @@ def reroute_visits(
         if model.theta > 0:
             most = np.maximum.reduce([own, *others])
             # Where nothing was passed there is no condition: a job of size 0 counts too.
-            reached = law.tail(most) if passed else np.ones(shape)
-            parts.append(_visit(law, r[q], t, most, reached, squares=squares))
+            reached = moments.tail(most) if passed else np.ones(shape)
+            parts.append(_visit(moments, r[q], t, most, reached, squares=squares))
         if model.theta < 1:
-            tails = np.prod([law.tail(c) for c in others], axis=0) if others else np.ones(shape)
-            reached = law.tail(own) if q in passed else np.ones(shape)
-            part = _visit(law, r[q], t, own, reached, squares=squares)
+            tails = np.prod([moments.tail(c) for c in others], axis=0) if others else np.ones(shape)
+            reached = moments.tail(own) if q in passed else np.ones(shape)
+            part = _visit(moments, r[q], t, own, reached, squares=squares)
             parts.append(_Moments(*(np.where(tails > 0, x * np.where(tails > 0, tails, 1.0), 0.0) for x in part)))
         visits.append(Visit(q, *_mixed(model.theta, parts)))
         passed[q] = np.maximum(own, _work(r[q], t))
@@ -137,19 +137,21 @@ def joint_phase(
 
     Without ``squares`` k2 is nan.
     """
-    law, r_i, r_l = size_moments(model.size), model.r[start, job_type], model.r[other, job_type]
+    moments, r_i, r_l = size_moments(model.size), model.r[start, job_type], model.r[other, job_type]
     c = _work(r_i, tau)
-    crossed = law.tail(c)
+    crossed = moments.tail(c)
     parts = []
     if model.theta > 0:
-        parts.append(_Moments(crossed, *_identical_joint(law, r_i, r_l, c, carry_over=carry_over, squares=squares)))
+        parts.append(_Moments(crossed, *_identical_joint(moments, r_i, r_l, c, carry_over=carry_over, squares=squares)))
     if model.theta < 1:
-        parts.append(_Moments(crossed, *_independent_joint(law, r_i, r_l, c, carry_over=carry_over, squares=squares)))
+        parts.append(
+            _Moments(crossed, *_independent_joint(moments, r_i, r_l, c, carry_over=carry_over, squares=squares))
+        )
     _, k, k2 = _mixed(model.theta, parts)
     return np.where(crossed > 0, k, 0.0), np.where(crossed > 0, k2, 0.0)
 
 
-def _visit(law: SizeMoments, r: float, t: Floats, C: Floats, reached: Floats, *, squares: bool) -> _Moments:
+def _visit(moments: SizeMoments, r: float, t: Floats, C: Floats, reached: Floats, *, squares: bool) -> _Moments:
     """Return P(X > C), E[min(X/r, t); X > C] and E[min(X/r, t)^2; X > C], given ``reached`` = P(X > C).
 
     E[min(X, d); X > C] = E[(X - C)^+] - E[(X - d)^+] + C P(X > C) for d = r t >= C, and d P(X > C) below.
@@ -157,30 +159,30 @@ def _visit(law: SizeMoments, r: float, t: Floats, C: Floats, reached: Floats, *,
     d = _work(r, t)
     C0 = np.where(np.isinf(C), 0.0, C)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = (law.excess(C) - law.excess(d) + C0 * reached) / r
+        mean = (moments.excess(C) - moments.excess(d) + C0 * reached) / r
         mean = np.where(d <= C, t * reached, mean)
         second = np.full_like(mean, np.nan)
         if squares:
-            second = (law.truncated_square(d) - law.truncated_square(C0) + C0**2 * reached) / r**2
+            second = (moments.truncated_square(d) - moments.truncated_square(C0) + C0**2 * reached) / r**2
             second = np.where(d <= C, t**2 * reached, second)
     never = reached == 0
     return _Moments(reached, np.where(never, 0.0, mean), np.where(never, 0.0, second))
 
 
-def _carried(law: SizeMoments, theta: float, r_i: float, r_l: float, tau: Floats, *, squares: bool) -> _Moments:
+def _carried(moments: SizeMoments, theta: float, r_i: float, r_l: float, tau: Floats, *, squares: bool) -> _Moments:
     """Return the second visit where the work ``c = r_i tau`` counts: its time is (X_l - c)^+ / r_l, if X_i > c."""
     c = _work(r_i, tau)
-    crossed = law.tail(c)
+    crossed = moments.tail(c)
     # E[(X_l - c)^+; X_i > c]: the condition is part of it for identical sizes.
     factor = theta + (1 - theta) * crossed
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = factor * law.excess(c) / r_l
-        second = factor * law.squared_excess(c) / r_l**2 if squares else np.full_like(mean, np.nan)
+        mean = factor * moments.excess(c) / r_l
+        second = factor * moments.squared_excess(c) / r_l**2 if squares else np.full_like(mean, np.nan)
     return _Moments(crossed, *(np.where(crossed > 0, moment, 0.0) for moment in (mean, second)))
 
 
 def _identical_joint(
-    law: SizeMoments, r_i: float, r_l: float, c: Floats, *, carry_over: bool, squares: bool
+    moments: SizeMoments, r_i: float, r_l: float, c: Floats, *, carry_over: bool, squares: bool
 ) -> tuple[Floats, Floats]:
     """Return (k, k2) for copies of one size.
 
@@ -191,23 +193,23 @@ def _identical_joint(
     if fastest == 0:
         return np.full_like(c, np.inf), np.full_like(c, np.inf)
     if carry_over or r_l <= r_i or r_i == 0:
-        k = law.excess(c) / fastest
-        return k, law.squared_excess(c) / fastest**2 if squares else np.full_like(k, np.nan)
+        k = moments.excess(c) / fastest
+        return k, moments.squared_excess(c) / fastest**2 if squares else np.full_like(k, np.nan)
     x = c * r_l / (r_l - r_i)
-    first, after = law.excess(c), law.excess(x)
+    first, after = moments.excess(c), moments.excess(x)
     k = (first - after) / r_i + after / r_l
     if not squares:
         return k, np.full_like(k, np.nan)
-    if np.isinf(law.second_moment):
+    if np.isinf(moments.second_moment):
         return k, np.full_like(k, np.inf)
     t = np.where(np.isinf(x), 0.0, x / r_l)
-    beyond = law.squared_excess(x)
-    k2 = (law.squared_excess(c) - beyond) / r_i**2 + beyond / r_l**2 + 2 * t * after * (1 / r_l - 1 / r_i)
+    beyond = moments.squared_excess(x)
+    k2 = (moments.squared_excess(c) - beyond) / r_i**2 + beyond / r_l**2 + 2 * t * after * (1 / r_l - 1 / r_i)
     return k, k2
 
 
 def _independent_joint(
-    law: SizeMoments, r_i: float, r_l: float, c: Floats, *, carry_over: bool, squares: bool
+    moments: SizeMoments, r_i: float, r_l: float, c: Floats, *, carry_over: bool, squares: bool
 ) -> tuple[Floats, Floats]:
     """Return (k, k2) for copies of independent sizes: integrals of the product of their tails."""
     fastest = max(r_i, r_l)
@@ -215,13 +217,13 @@ def _independent_joint(
         return np.full_like(c, np.inf), np.full_like(c, np.inf)
     if min(r_i, r_l) == 0:
         # Only one copy can finish. But where the work carried over is all that the other has to do, it is done at once.
-        factor = law.tail(c) if carry_over else np.ones_like(c)
-        k = factor * law.excess(c) / fastest
-        return k, factor * law.squared_excess(c) / fastest**2 if squares else np.full_like(k, np.nan)
+        factor = moments.tail(c) if carry_over else np.ones_like(c)
+        k = factor * moments.excess(c) / fastest
+        return k, factor * moments.squared_excess(c) / fastest**2 if squares else np.full_like(k, np.nan)
     d = c if carry_over else np.zeros_like(c)
     r, s = np.asarray(r_i), np.asarray(r_l)
-    k = law.joint(c, r, d, s, 1)
-    return k, law.joint(c, r, d, s, 2) if squares else np.full_like(k, np.nan)
+    k = moments.joint(c, r, d, s, 1)
+    return k, moments.joint(c, r, d, s, 2) if squares else np.full_like(k, np.nan)
 
 
 def _work(r: float, t: Floats) -> Floats:

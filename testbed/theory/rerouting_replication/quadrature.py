@@ -1,4 +1,4 @@
-"""Moments of sizes by adaptive quadrature of the tail, for continuous laws without a closed form here."""
+"""Moments of sizes by adaptive quadrature of the tail, for continuous distributions without a closed form here."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from testbed.workload.distributions import BoundedPareto, Distribution, Erlang, 
 
 Floats = npt.NDArray[np.float64]
 
-TOLERANCE = 1e-11  # of the integrals that choose the panels, relative to the law's mean and second moment
+TOLERANCE = 1e-11  # of the integrals that choose the panels, relative to the distribution's mean and second moment
 NOISE = 1e-14  # a difference 1 - cdf below this is rounding
-AGREEMENT = 1e-9  # how far the integrals may be from the law's own mean and second moment, relatively
+AGREEMENT = 1e-9  # how far the integrals may be from the distribution's own mean and second moment, relatively
 
 # Twenty nodes are exact up to degree 39; the 21 Kronrod nodes that chose the panels, up to degree 31.
 _NODES, _WEIGHTS = (0.5 * (v + shift) for v, shift in zip(np.polynomial.legendre.leggauss(20), (1.0, 0.0), strict=True))
@@ -47,12 +47,12 @@ def tail_function(size: Distribution) -> Callable[[Floats], Floats]:
 
 
 class IntegratedSize:
-    """A continuous law that is known by its tail S.
+    """A continuous distribution that is known by its tail S.
 
-    Once per law ``scipy.integrate.quad_vec`` integrates S and x S, cutting the line into panels until its error
-    estimate is below TOLERANCE. All other integrals then use Gauss-Legendre nodes on these panels, on which S is known
-    to be smooth: from a point within a panel to its end, or, for a product of two tails, on the panels of both.
-    ArithmeticError if the first integrals don't give the law's own mean and second moment.
+    Once per distribution ``scipy.integrate.quad_vec`` integrates S and x S, cutting the line into panels until its
+    error estimate is below TOLERANCE. All other integrals then use Gauss-Legendre nodes on these panels, on which S is
+    known to be smooth: from a point within a panel to its end, or, for a product of two tails, on the panels of both.
+    ArithmeticError if the first integrals don't give the distribution's own mean and second moment.
     """
 
     def __init__(self, size: Distribution) -> None:
@@ -83,7 +83,7 @@ class IntegratedSize:
             tail = float(self._tail(np.asarray(x)))
             return np.array([tail / self.mean, 2 * x * tail / self.second_moment])
 
-        # Widths that double let a law on many scales be resolved without luck.
+        # Widths that double let a distribution on many scales be resolved without luck.
         doubling = [x for x in end * 2.0 ** -np.arange(1, 60, 2) if x > 1e-9 * self.mean]
         _, _, info = quad_vec(
             tails,

@@ -1,8 +1,8 @@
 """Deterministic search over thresholds: a coarse grid on [0, inf], then Nelder and Mead's method from the best places.
 
 There are several local minima (typically at 0, at infinity, and between), and the objectives have kinks where the size
-law has them and where the best assignment changes: hence a grid that holds 0, infinity and the law's kinks, and a
-method without derivatives.
+distribution has them and where the best assignment changes: hence a grid that holds 0, infinity and the distribution's
+kinks, and a method without derivatives.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def coordinate_of(tau: Floats, mean: float) -> Floats:
 
 
 def threshold_grid(model: Model, pool: int, points: int) -> Floats:
-    """Return about ``points`` thresholds of a pool in increasing order, 0, infinity and the size law's kinks included.
+    """Return about ``points`` thresholds of a pool in increasing order, with 0, infinity and the kinks of the sizes.
 
-    A kink is the time x / r_ij of a size x at which the law starts, ends or has an atom.
+    A kink is the time x / r_ij of a size x at which the distribution starts, ends or has an atom.
     """
     kinks = np.array([x / r for x in size_kinks(model) for r in set(model.speeds[pool]) if r > 0])
     return np.unique(np.concatenate([threshold_of(np.linspace(0.0, 1.0, points), model.size.mean), kinks]))
 
 
 def size_kinks(model: Model) -> list[float]:
-    """Return the sizes at which the size law starts, ends or has an atom; a selection if there are many."""
+    """Return the sizes at which the size distribution starts, ends or has an atom; a selection if there are many."""
     size = model.size
     if isinstance(size, Pareto):
         return [size.minimum]

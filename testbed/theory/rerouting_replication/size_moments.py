@@ -1,8 +1,8 @@
-"""What the formulas ask of a size law: tails, truncated moments, and integrals of a product of two tails.
+"""What the formulas ask of a size distribution: tails, truncated moments, and integrals of a product of two tails.
 
 All functions take and return arrays that broadcast; a size bound of ``inf`` is allowed. ``X`` is the size, ``S`` its
-tail ``P(X > x)``. Exponential laws and their mixtures, Pareto laws and laws with atoms only are in closed form here;
-``quadrature`` has the others.
+tail ``P(X > x)``. Exponential distributions and their mixtures, Pareto distributions and distributions with atoms only
+are in closed form here; ``quadrature`` has the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class SizeMoments(Protocol):
-    """The moments of a size law."""
+    """The moments of a size distribution."""
 
     mean: float
     second_moment: float
@@ -71,7 +71,7 @@ def size_moments(size: Distribution) -> SizeMoments:
 
 
 class ExponentialMixture:
-    """An exponential law with a random rate."""
+    """An exponential distribution with a random rate."""
 
     def __init__(self, probabilities: tuple[float, ...], rates: tuple[float, ...]) -> None:
         self.phases = tuple(zip(probabilities, rates, strict=True))
@@ -116,7 +116,7 @@ class ExponentialMixture:
 
 
 class ParetoSize:
-    """A Pareto law of type I: S(x) = (x_m / x)^a for x >= x_m."""
+    """A Pareto distribution of type I: S(x) = (x_m / x)^a for x >= x_m."""
 
     def __init__(self, size: Pareto) -> None:
         self.a, self.x_m = size.index, size.minimum
@@ -188,7 +188,7 @@ class ParetoSize:
 
 
 class AtomicSize:
-    """A law on finitely many values, all of the same probability."""
+    """A distribution on finitely many values, all of the same probability."""
 
     def __init__(self, values: Floats) -> None:
         self.values = values  # in increasing order

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from testbed.theory.argument_checks import require_count, require_load
 from testbed.theory.stealing_sharing.comparison import require_overall_probe_rate
 from testbed.theory.stealing_sharing.unit_size import unit_size_mean_field
-from testbed.workload.distribution import Law
+from testbed.workload.distribution import DistributionBase
 
 
 def sharing_always_best(load: float, overall_probe_rate: float) -> bool:
@@ -40,11 +40,11 @@ def stealing_always_best(load: float, overall_probe_rate: float) -> bool:
     return unit_size_mean_field(load, overall_probe_rate).pending_probability > 1 - load
 
 
-def vanishing_rate_load_boundary(size: Law) -> float:
+def vanishing_rate_load_boundary(size: DistributionBase) -> float:
     """Return lam*_0, the load above which stealing is best as R_o -> 0: the root of lam h(lam) = 1 - lam.
 
-    h is the Laplace transform of the size, which may be any law of mean 1 in ``testbed.workload``, not only phase-type.
-    Derived: without probes u2 = 1 - (1 - lam) / h(lam), the classical M/G/1 queue. In (1/2, 0.659046].
+    h is the Laplace transform of the size, which may be any distribution of mean 1 in ``testbed.workload``, not only
+    phase-type. Derived: without probes u2 = 1 - (1 - lam) / h(lam), the classical M/G/1 queue. In (1/2, 0.659046].
     Raises ValueError if the mean is not 1.
     """
     if abs(size.mean - 1) > 1e-9:

@@ -167,7 +167,7 @@ def mean_field(load: float, size: Size, probe_rate: float) -> MeanField:
     Van Houdt (2019): the queue of a typical server is M/PH/1 with arrivals at rate lam while busy and lambda_0 while
     idle, of which waiting jobs are removed at rate delta = (1 - lam) r.
 
-    ``load``: lam in (0, 1). ``size``: a phase-type law of ``testbed.workload`` with mean 1, or ``(alpha, S)``.
+    ``load``: lam in (0, 1). ``size``: a phase-type distribution of ``testbed.workload`` with mean 1, or ``(alpha, S)``.
     ``probe_rate``: r >= 0; 0 gives M/PH/1, ``math.inf`` the limit in which no task waits.
     Raises ValueError for values outside these ranges and for sizes that are not phase-type or not of mean 1.
     """

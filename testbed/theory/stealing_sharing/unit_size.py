@@ -30,8 +30,8 @@ def unit_size_mean_field(load: float, removal_rate: float) -> UnitSizeMeanField:
 
     Derived: during a service the number of waiting jobs is a birth-death walk (up lam, down delta, generator W), so
     that the number at the start of services is a Markov chain with steps ``exp(W)`` and one departure; kappa is its
-    stationary law, and ``u2 = lam kappa int_0^1 exp(W t) dt 1[x >= 1]``, ``E[T] = 1 + kappa int_0^1 exp(W t) dt x``.
-    Erlang-k sizes converge to this with an error of O(1/k).
+    stationary distribution, and ``u2 = lam kappa int_0^1 exp(W t) dt 1[x >= 1]``, ``E[T] = 1 + kappa int_0^1 exp(W t)
+    dt x``. Erlang-k sizes converge to this with an error of O(1/k).
 
     ``load`` in (0, 1); ``removal_rate`` >= 0. Relative accuracy 1e-11 up to load 0.9, 1e-8 at load 0.999. Raises
     ValueError outside these ranges, and ArithmeticError where queues of 20,000 matter (few removals at loads above
@@ -102,8 +102,8 @@ def _poisson(mean: float) -> Floats:
 
 
 def _stationary(transitions: csc_array) -> Floats:
-    """Return the stationary law of a chain, relative to state 0: that keeps the equations sparse."""
+    """Return the stationary distribution of a chain, relative to state 0: that keeps the equations sparse."""
     rest = (eye_array(transitions.shape[0]) - transitions).tocsc()[1:, 1:]
     first = transitions[[0], 1:].toarray()[0]
-    law = np.maximum(np.r_[1.0, spsolve(rest.T.tocsc(), first)], 0.0)
-    return np.asarray(law / law.sum())
+    distribution = np.maximum(np.r_[1.0, spsolve(rest.T.tocsc(), first)], 0.0)
+    return np.asarray(distribution / distribution.sum())

@@ -162,7 +162,7 @@ def test_the_response_time_tail_integrates_to_the_mean_and_gives_the_quantiles(s
         (mm1b(1.5, 3), 1.5 * (1 - mm1b(1.5, 3).drop_probability)),
     ],
 )
-def test_littles_law_joins_queue_lengths_and_response_times(state: SteadyState, arrival_rate: float):
+def test_littles_distribution_joins_queue_lengths_and_response_times(state: SteadyState, arrival_rate: float):
     assert state.queue_length_tail is not None
     assert state.queue_length_tail[0] == near(1.0, 1e-9)
     assert state.queue_length_tail[1:].sum() == near(arrival_rate * state.mean_response_time, 1e-8)
@@ -183,7 +183,7 @@ def test_round_robin_over_one_server_is_mm1_and_tends_to_d_m_1():
     assert round_robin(10**6, 0.9).mean_response_time == near(CHECK["C3"]["many_servers"])
 
 
-def test_mm1b_is_the_stationary_law_of_its_chain():
+def test_mm1b_is_the_stationary_distribution_of_its_chain():
     load, buffer = 1.3, 4
     generator = np.diag(np.full(buffer, load), 1) + np.diag(np.ones(buffer), -1)
     pi = stationary(generator)
@@ -274,7 +274,7 @@ def test_bad_arguments_are_named_with_their_value(call, named):
 
 
 def stationary(generator: np.ndarray) -> np.ndarray:
-    """Return the stationary law of a chain given its rates off the diagonal."""
+    """Return the stationary distribution of a chain given its rates off the diagonal."""
     generator = generator - np.diag(generator.sum(axis=1))
     system = np.vstack([generator.T, np.ones(len(generator))])
     right = np.zeros(len(generator) + 1)

@@ -246,8 +246,8 @@ def test_inherent_delay_of_other_sizes() -> None:
     # The largest of two Pareto sizes: 2 E[X] less the least, Pareto with twice the index.
     assert inherent_delay(2, Pareto(index=1.5, minimum=1.0)) == pytest.approx(2 * 3 - 3 / 2, rel=1e-12)
     assert inherent_delay(3, Empirical(values=(1.0, 2.0))) == pytest.approx(1 / 8 + 2 * 7 / 8, rel=1e-12)
-    for law in (Lognormal(mean=1.0, scv=4.0), Uniform(low=0.0, high=2.0), Weibull(mean=1.0, shape=3.0)):
-        assert inherent_delay(1, law) == pytest.approx(1, rel=1e-8)
+    for distribution in (Lognormal(mean=1.0, scv=4.0), Uniform(low=0.0, high=2.0), Weibull(mean=1.0, shape=3.0)):
+        assert inherent_delay(1, distribution) == pytest.approx(1, rel=1e-8)
 
 
 # The conditions for zero queueing delay.

@@ -26,7 +26,7 @@ from testbed.theory.rerouting_replication import (
 from testbed.workload.distributions import Deterministic, Empirical, Exponential, Lognormal, Pareto
 
 VALUES = json.loads((Path(__file__).parent / "rerouting_replication_values.json").read_text())
-LAWS = {"exponential": Exponential(10.0), "pareto": Pareto(10 / 9, 1.0)}
+DISTRIBUTIONS = {"exponential": Exponential(10.0), "pareto": Pareto(10 / 9, 1.0)}
 POLICIES = {
     "zero": ZeroRedundancy(),
     "full": FullRedundancy(),
@@ -43,7 +43,7 @@ def standard(slow, size, dependence="identical", p=0.5, pools=(5, 5)):
 
 @pytest.mark.parametrize("row", VALUES["requirement"])
 def test_service_requirement_has_the_value_of_the_sheet(row):
-    model = standard(row["slow"], LAWS[row["law"]], row["dependence"], row["p"])
+    model = standard(row["slow"], DISTRIBUTIONS[row["distribution"]], row["dependence"], row["p"])
     got = service_requirement(model, POLICIES[row["action"]], row["assignment"], row["tau"])
     assert got == pytest.approx(row["value"], abs=DIGITS)
     assert effective_load(model, POLICIES[row["action"]], row["assignment"], row["tau"], rate=0.3) == pytest.approx(
@@ -62,7 +62,7 @@ def test_service_requirement_of_three_pools_has_the_value_of_the_sheet(row):
 
 @pytest.mark.parametrize(("row", "name"), [(row, name) for row in VALUES["bound"] for name in POLICIES if name in row])
 def test_stability_bound_has_the_value_of_the_sheet_and_its_maximiser_reaches_it(row, name):
-    model = standard(row["slow"], LAWS[row["law"]], row["dependence"], row["p"])
+    model = standard(row["slow"], DISTRIBUTIONS[row["distribution"]], row["dependence"], row["p"])
     knowledge = Noisy(row["knows"]) if isinstance(row["knows"], float) else row["knows"]
     bound = stability_bound(model, POLICIES[name], knowledge)
     assert bound.rate == pytest.approx(row[name], abs=DIGITS)

@@ -43,7 +43,7 @@ def test_one_job_quantities_have_the_values_of_the_sheet(row):
 
 
 # Laws of which scipy.stats has an independent density, with the points that bound its smooth parts.
-LAWS = [
+DISTRIBUTIONS = [
     (Exponential(2.0), stats.expon(scale=2.0), [0, 60]),
     (Pareto(3.5, 1.0), stats.pareto(3.5), [1, math.inf]),
     (Erlang(4, 2.0), stats.gamma(4, scale=0.5), [0, 30]),
@@ -60,14 +60,14 @@ def integral(f, points, kinks=()):
 
 
 @pytest.mark.parametrize(("tau", "start"), [(0.0, 1), (1.9, 0), (1.9, 1)])
-@pytest.mark.parametrize(("size", "law", "points"), LAWS, ids=lambda x: type(x).__name__)
-def test_moments_equal_integrals_of_the_density(size, law, points, tau, start):
+@pytest.mark.parametrize(("size", "distribution", "points"), DISTRIBUTIONS, ids=lambda x: type(x).__name__)
+def test_moments_equal_integrals_of_the_density(size, distribution, points, tau, start):
     r_i, r_l = (R_SLOW, R_FAST) if start == 0 else (R_FAST, R_SLOW)
     c = r_i * tau
     kinks = [c] + ([c * r_l / (r_l - r_i)] if r_l > r_i else [])
 
     def mean(g):
-        return integral(lambda x: g(x) * law.pdf(x), points, kinks)
+        return integral(lambda x: g(x) * distribution.pdf(x), points, kinks)
 
     def minimum(x):
         return max(min(x / r_i - tau, x / r_l), 0.0)
@@ -76,7 +76,7 @@ def test_moments_equal_integrals_of_the_density(size, law, points, tau, start):
     expected = {
         "a": mean(lambda x: min(x / r_i, tau)),
         "a2": mean(lambda x: min(x / r_i, tau) ** 2),
-        "P": law.sf(c),
+        "P": distribution.sf(c),
         "b": mean(lambda x: x / r_l * (x > c)),
         "b2": mean(lambda x: (x / r_l) ** 2 * (x > c)),
         "k": mean(minimum),
@@ -95,9 +95,11 @@ def test_moments_equal_integrals_of_the_density(size, law, points, tau, start):
     assert low >= 0
     if cuts[-1] > 0:
         for order, name in ((1, "k"), (2, "k2")):
-            value = integral(lambda t, h=order: h * t ** (h - 1) * law.sf(r_i * (tau + t)) * law.sf(r_l * t), cuts)
+            value = integral(
+                lambda t, h=order: h * t ** (h - 1) * distribution.sf(r_i * (tau + t)) * distribution.sf(r_l * t), cuts
+            )
             assert float(getattr(got, name)) == pytest.approx(value, rel=1e-7, abs=1e-9), name
-    assert float(got.b) == pytest.approx(law.sf(c) * law.mean() / r_l, rel=1e-9)
+    assert float(got.b) == pytest.approx(distribution.sf(c) * distribution.mean() / r_l, rel=1e-9)
 
 
 @pytest.mark.parametrize("index", [10 / 9, 1.5, 2.0, 3.0])
@@ -121,12 +123,14 @@ def test_the_joint_phase_of_independent_pareto_copies_equals_its_integral_on_a_l
 
 
 def test_carried_over_work_of_independent_pareto_copies_equals_its_integral():
-    law, r_i, r_l, tau = stats.pareto(1.4), R_SLOW, R_FAST, 5.0
+    distribution, r_i, r_l, tau = stats.pareto(1.4), R_SLOW, R_FAST, 5.0
     c = r_i * tau
     got = one_job(model(Pareto(1.4, 1.0), "independent"), 0, 1, 0, tau, carry_over=True)
     for h, name in ((1, "k"), (2, "k2")):
         value = integral(
-            lambda u, h=h: h * math.exp(h * u) * law.sf(c + r_i * math.exp(u)) * law.sf(c + r_l * math.exp(u)),
+            lambda u, h=h: (
+                h * math.exp(h * u) * distribution.sf(c + r_i * math.exp(u)) * distribution.sf(c + r_l * math.exp(u))
+            ),
             [-40.0, *np.linspace(0, 200, 20)],
         )
         assert float(getattr(got, name)) == pytest.approx(value, rel=1e-8)
@@ -139,7 +143,7 @@ def test_infinite_second_moments_are_infinite_and_the_others_stay_finite():
             assert math.isinf(getattr(got, name)) == (name in infinite), name
 
 
-@pytest.mark.parametrize("size", [law for law, *_ in LAWS], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("size", [distribution for distribution, *_ in DISTRIBUTIONS], ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("dependence", ["identical", "independent", 0.4])
 def test_a_threshold_of_infinity_is_never_passed(size, dependence):
     for carry_over in (False, True):
@@ -156,7 +160,7 @@ def test_dependence_in_between_is_the_mixture():
         assert mixed == pytest.approx(0.3 * one + 0.7 * other, rel=1e-12)
 
 
-def test_phase_type_laws_by_quadrature_equal_the_same_laws_in_closed_form():
+def test_phase_type_distributions_by_quadrature_equal_the_same_distributions_in_closed_form():
     closed = size_moments(Hyperexponential(4.0, 0.5, 1.0))
     alpha, S = Hyperexponential(4.0, 0.5, 1.0).phase_type()
     same = size_moments(PhaseType(tuple(alpha.tolist()), tuple(map(tuple, S.tolist()))))
@@ -173,12 +177,12 @@ def test_phase_type_laws_by_quadrature_equal_the_same_laws_in_closed_form():
 
 
 @pytest.mark.parametrize("size", [Weibull(0.1, 1.0), Lognormal(1e4, 1.0), Erlang(500, 1.0), BoundedPareto(0.5, 1, 1e9)])
-def test_quadrature_holds_out_on_laws_that_span_many_scales_or_hardly_any(size):
+def test_quadrature_holds_out_on_distributions_that_span_many_scales_or_hardly_any(size):
     moments = size_moments(size)
     assert float(moments.excess(np.array(0.0))) == pytest.approx(size.mean, rel=1e-9)
     assert float(moments.squared_excess(np.array(0.0))) == pytest.approx(size.second_moment, rel=1e-8)
     x = size.mean * np.array([0.3, 1.0, 4.0])
-    # E[min(X, x)^2] + E[((X - x)^+)^2] + 2 x E[(X - x)^+] = E[X^2], for any law.
+    # E[min(X, x)^2] + E[((X - x)^+)^2] + 2 x E[(X - x)^+] = E[X^2], for any distribution.
     total = moments.truncated_square(x) + moments.squared_excess(x) + 2 * x * moments.excess(x)
     assert total == pytest.approx(np.full(3, size.second_moment), rel=1e-8)
 

@@ -16,7 +16,7 @@ from scipy.sparse.linalg import spsolve
 
 from testbed.theory.stealing_sharing import mean_field
 from testbed.workload.distributions import Erlang, Exponential, Hyperexponential, Hypoexponential, PhaseType
-from testbed.workload.phase_type import PhaseTypeLaw
+from testbed.workload.phase_type import PhaseTypeDistribution
 
 Floats = npt.NDArray[np.float64]
 GENERAL = PhaseType(  # three phases with loops, of mean 1
@@ -26,7 +26,7 @@ GENERAL = GENERAL.scaled(1 / GENERAL.mean)
 
 
 def stationary(size: int, transitions: list[tuple[int, int, float]]) -> Floats:
-    """Return the stationary law of a chain on 0..size-1 with these (from, to, rate)."""
+    """Return the stationary distribution of a chain on 0..size-1 with these (from, to, rate)."""
     source, target, rate = map(np.array, zip(*transitions, strict=True))
     flow = coo_array((rate, (target, source)), shape=(size, size)).tolil()
     out = np.bincount(source, weights=rate, minlength=size)
@@ -35,9 +35,11 @@ def stationary(size: int, transitions: list[tuple[int, int, float]]) -> Floats:
     return np.asarray(spsolve(balance.tocsc(), np.r_[1.0, np.zeros(size - 1)]))
 
 
-def typical_queue(load: float, law: PhaseTypeLaw, probe_rate: float, levels: int) -> tuple[float, Floats]:
+def typical_queue(
+    load: float, distribution: PhaseTypeDistribution, probe_rate: float, levels: int
+) -> tuple[float, Floats]:
     """Return P(idle) and P(Q = l, phase), (levels, n), where lambda_0 is found from its definition by iteration."""
-    alpha, S = law.phase_type()
+    alpha, S = distribution.phase_type()
     n, mu = len(alpha), -S.sum(axis=1)
 
     def state(level: int, phase: int) -> int:
@@ -68,7 +70,7 @@ def typical_queue(load: float, law: PhaseTypeLaw, probe_rate: float, levels: int
 
 
 @pytest.mark.parametrize(
-    ("load", "law", "probe_rate"),
+    ("load", "distribution", "probe_rate"),
     [
         (0.5, Exponential(), 1.0),
         (0.8, Hyperexponential(scv=5, f=0.3), 2.5),
@@ -78,10 +80,10 @@ def typical_queue(load: float, law: PhaseTypeLaw, probe_rate: float, levels: int
     ],
     ids=["exponential", "h2", "hypoexponential", "general", "erlang"],
 )
-def test_mean_field_is_the_truncated_chain(load: float, law: PhaseTypeLaw, probe_rate: float) -> None:
+def test_mean_field_is_the_truncated_chain(load: float, distribution: PhaseTypeDistribution, probe_rate: float) -> None:
     levels = 160
-    idle, occupancy = typical_queue(load, law, probe_rate, levels)
-    state = mean_field(load, law, probe_rate)
+    idle, occupancy = typical_queue(load, distribution, probe_rate, levels)
+    state = mean_field(load, distribution, probe_rate)
     lengths = np.arange(1, levels + 1)
     assert idle == pytest.approx(1 - load, abs=1e-11)
     assert state.mean_queue_length == pytest.approx(float(lengths @ occupancy.sum(axis=1)), rel=1e-9)
@@ -118,7 +120,7 @@ def test_two_servers_as_the_sheet_says() -> None:
 def cluster(load: float, probe_rate: float, servers: int, most: int) -> tuple[float, float]:
     """Return E[T] and P(Q >= 2) of a cluster with exponential sizes, exactly but for queues above ``most``.
 
-    States are the sorted queue lengths; the stationary law by repeated steps of the uniformised chain.
+    States are the sorted queue lengths; the stationary distribution by repeated steps of the uniformised chain.
     """
     states = list(itertools.combinations_with_replacement(range(most + 1), servers))
     index = {state: i for i, state in enumerate(states)}
@@ -168,12 +170,14 @@ def test_correction_is_the_limit_of_small_clusters_solved_exactly() -> None:
     assert correction.pending_probability == pytest.approx(c_u, rel=0.02)
 
 
-def dense_correction(load: float, law: PhaseTypeLaw, r: float, levels: int) -> tuple[float, float, float]:
+def dense_correction(
+    load: float, distribution: PhaseTypeDistribution, r: float, levels: int
+) -> tuple[float, float, float]:
     """Return c_T, c_u and sum V from the sheet's equations, with all matrices dense and the drift differenced."""
-    alpha, S = law.phase_type()
+    alpha, S = distribution.phase_type()
     n, mu = len(alpha), -S.sum(axis=1)
     size = levels * n
-    x = mean_field(load, law, r)
+    x = mean_field(load, distribution, r)
     occupancy = np.empty((levels, n))
     occupancy[0] = x._single
     for level in range(1, levels):
@@ -225,7 +229,7 @@ def dense_correction(load: float, law: PhaseTypeLaw, r: float, levels: int) -> t
 
 
 @pytest.mark.parametrize(
-    ("load", "law", "probe_rate", "levels"),
+    ("load", "distribution", "probe_rate", "levels"),
     [
         (0.5, Hyperexponential(scv=3, f=0.5), 1.0, 64),
         (0.6, Erlang(phases=3), 2.0, 32),
@@ -234,10 +238,10 @@ def dense_correction(load: float, law: PhaseTypeLaw, r: float, levels: int) -> t
     ids=["h2", "erlang", "general"],
 )
 def test_correction_solves_the_lyapunov_equation(
-    load: float, law: PhaseTypeLaw, probe_rate: float, levels: int
+    load: float, distribution: PhaseTypeDistribution, probe_rate: float, levels: int
 ) -> None:
-    c_T, c_u, busy = dense_correction(load, law, probe_rate, levels)
-    correction = mean_field(load, law, probe_rate).finite_size_correction()
+    c_T, c_u, busy = dense_correction(load, distribution, probe_rate, levels)
+    correction = mean_field(load, distribution, probe_rate).finite_size_correction()
     assert correction.mean_response_time == pytest.approx(c_T, rel=1e-6)
     assert correction.pending_probability == pytest.approx(c_u, rel=1e-6)
     assert busy == pytest.approx(0.0, abs=1e-9)

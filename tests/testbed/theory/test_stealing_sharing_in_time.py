@@ -10,7 +10,7 @@ from scipy.special import ive
 
 from testbed.theory.stealing_sharing import MeanField, Moved, mean_field, transient_mean_field
 from testbed.workload.distributions import Erlang, Exponential, Hyperexponential
-from testbed.workload.phase_type import PhaseTypeLaw
+from testbed.workload.phase_type import PhaseTypeDistribution
 
 Floats = npt.NDArray[np.float64]
 MOVED: tuple[Moved, Moved] = ("newest", "oldest")
@@ -43,33 +43,37 @@ def waiting_time_tail(state: MeanField, moved: Moved, times: Floats) -> Floats:
 
 @pytest.mark.parametrize("moved", MOVED)
 @pytest.mark.parametrize(
-    ("load", "law", "probe_rate"),
+    ("load", "distribution", "probe_rate"),
     [(0.8, Hyperexponential(scv=5), 2.5), (0.7, Erlang(phases=3), 8.0), (0.6, Exponential(), 0.2)],
     ids=["h2", "erlang", "exponential"],
 )
-def test_tail_is_waiting_and_size_convolved(load: float, law: PhaseTypeLaw, probe_rate: float, moved: Moved) -> None:
-    state = mean_field(load, law, probe_rate)
+def test_tail_is_waiting_and_size_convolved(
+    load: float, distribution: PhaseTypeDistribution, probe_rate: float, moved: Moved
+) -> None:
+    state = mean_field(load, distribution, probe_rate)
     times = np.linspace(0.0, 6.0, 601)
     waiting = waiting_time_tail(state, moved, times)
     # P(T > t) = P(X > t) + int_0^t P(W > s) dP(X > t - s): the trapezoidal rule, Richardson-extrapolated.
     for end in (100, 400, 600):
-        survival = 1 - law.cdf(times[end] - times[: end + 1])
+        survival = 1 - distribution.cdf(times[end] - times[: end + 1])
         estimates = []
         for step in (2, 1):
             s, w = survival[::step], waiting[: end + 1 : step]
             estimates.append(float(np.diff(s) @ (w[1:] + w[:-1])) / 2)
-        expected = 1 - law.cdf(float(times[end])) + (4 * estimates[1] - estimates[0]) / 3
+        expected = 1 - distribution.cdf(float(times[end])) + (4 * estimates[1] - estimates[0]) / 3
         assert state.response_time_tail(float(times[end]), moved) == pytest.approx(expected, abs=1e-7)
 
 
 @pytest.mark.parametrize("moved", MOVED)
 @pytest.mark.parametrize(
-    ("load", "law", "probe_rate"),
+    ("load", "distribution", "probe_rate"),
     [(0.8, Hyperexponential(scv=25, f=0.3), 2.5), (0.9, Erlang(phases=10), 30.0), (0.7, Hyperexponential(scv=4), 0.0)],
     ids=["h2", "erlang", "no-probes"],
 )
-def test_tail_integrates_to_the_mean(load: float, law: PhaseTypeLaw, probe_rate: float, moved: Moved) -> None:
-    state = mean_field(load, law, probe_rate)
+def test_tail_integrates_to_the_mean(
+    load: float, distribution: PhaseTypeDistribution, probe_rate: float, moved: Moved
+) -> None:
+    state = mean_field(load, distribution, probe_rate)
     nodes, weights = np.polynomial.legendre.leggauss(16)
     mean, low, width = 0.0, 0.0, 0.25
     while low < 3000:
@@ -100,19 +104,21 @@ def test_tail_takes_arrays_and_starts_at_one_and_refuses_what_is_no_time() -> No
 
 
 @pytest.mark.parametrize(
-    ("load", "law", "probe_rate"),
+    ("load", "distribution", "probe_rate"),
     [(0.7, Hyperexponential(scv=5), 2.5), (0.6, Erlang(phases=3), 5.0), (0.5, Exponential(), 0.0)],
     ids=["h2", "erlang", "no-probes"],
 )
-def test_steady_state_stays_and_is_reached_from_elsewhere(load: float, law: PhaseTypeLaw, probe_rate: float) -> None:
-    steady = mean_field(load, law, probe_rate)
+def test_steady_state_stays_and_is_reached_from_elsewhere(
+    load: float, distribution: PhaseTypeDistribution, probe_rate: float
+) -> None:
+    steady = mean_field(load, distribution, probe_rate)
     rows = [steady._single]
     for _ in range(80):
         rows.append(rows[-1] @ steady._rate_matrix)
-    stays = transient_mean_field(load, law, probe_rate, [0.0, 7.0], np.array(rows))
+    stays = transient_mean_field(load, distribution, probe_rate, [0.0, 7.0], np.array(rows))
     np.testing.assert_allclose(stays.queue_length_pmf[1], stays.queue_length_pmf[0], atol=1e-10)
     for initial in ([1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]):
-        late = transient_mean_field(load, law, probe_rate, [200.0], initial)
+        late = transient_mean_field(load, distribution, probe_rate, [200.0], initial)
         assert late.mean_queue_length[0] == pytest.approx(steady.mean_queue_length, rel=1e-5)
         assert late.pending_probability[0] == pytest.approx(steady.pending_probability, rel=1e-5)
         for policy in ("stealing", "sharing"):

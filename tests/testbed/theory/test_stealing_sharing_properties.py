@@ -45,7 +45,7 @@ rates = st.floats(1e-4, 1e4)
 
 
 def random_size(phases: int, seed: int, spread: float) -> Size:
-    """Return a dense phase-type law of mean 1, its rates spread over ``spread`` decades."""
+    """Return a dense phase-type distribution of mean 1, its rates spread over ``spread`` decades."""
     rng = np.random.default_rng(seed)
     S = rng.exponential(size=(phases, phases)) * 10 ** rng.uniform(-spread, 0, (phases, 1))
     np.fill_diagonal(S, 0.0)
@@ -231,7 +231,7 @@ def test_unit_sizes_without_removals_are_md1(load: float, accuracy: float) -> No
 def test_vanishing_rate_bounds_enclose_the_boundaries() -> None:
     assert vanishing_rate_load_bounds() == pytest.approx((0.5, 0.6590460684), abs=1e-9)
     assert vanishing_rate_load_bounds(phases=1)[1] == pytest.approx((math.sqrt(5) - 1) / 2)
-    for law in (
+    for distribution in (
         Exponential(),
         Erlang(phases=5),
         Hyperexponential(scv=5),
@@ -239,8 +239,8 @@ def test_vanishing_rate_bounds_enclose_the_boundaries() -> None:
         Deterministic(),
         Lognormal(mean=1.0, scv=4.0),
     ):
-        low, high = vanishing_rate_load_bounds(scv=law.scv)
-        assert low <= vanishing_rate_load_boundary(law) <= high + 1e-12
+        low, high = vanishing_rate_load_bounds(scv=distribution.scv)
+        assert low <= vanishing_rate_load_boundary(distribution) <= high + 1e-12
     low, high = vanishing_rate_load_bounds(scv=5.0, phases=2)
     assert 0.5 < low < load_boundary(Hyperexponential(scv=5, f=0.9), 0.0) < high
 
@@ -264,7 +264,7 @@ def test_sizes_that_do_not_fit_are_refused_with_a_reason() -> None:
         mean_field(0.5, ([1.0, 0.0], [[-1.0, 2.0], [0.0, -1.0]]), 1.0)
     with pytest.raises(ValueError, match="shape"):
         mean_field(0.5, ([[1.0]], [[-1.0]]), 1.0)
-    with pytest.raises(TypeError, match="give a law"):
+    with pytest.raises(TypeError, match="give a distribution"):
         mean_field(0.5, [1.0], 1.0)  # type: ignore[arg-type]  # what a caller without a type checker may do
 
 

@@ -1,4 +1,4 @@
-"""Arrival processes: their rates, laws and dependence, and the streams they draw."""
+"""Arrival processes: their rates, distributions and dependence, and the streams they draw."""
 
 from collections.abc import Callable
 
@@ -70,17 +70,17 @@ def test_rate_must_be_positive(process: ArrivalProcess, rate: float | None) -> N
 
 @over("poisson", "renewal")
 def test_gaps_are_independent_with_their_law(process: ArrivalProcess) -> None:
-    """False alarm: 1e-5 for the law, 1.4e-5 for the correlation (4.5 standard errors)."""
-    law = process.gap_distribution(5.0)
-    assert law is not None
-    assert law.mean == pytest.approx(0.2)
+    """False alarm: 1e-5 for the distribution, 1.4e-5 for the correlation (4.5 standard errors)."""
+    distribution = process.gap_distribution(5.0)
+    assert distribution is not None
+    assert distribution.mean == pytest.approx(0.2)
     gaps = np.diff(process.stream(5.0, rng()).next(40_001))
-    assert stats.kstest(gaps, law.cdf).pvalue > 1e-5
+    assert stats.kstest(gaps, distribution.cdf).pvalue > 1e-5
     ranks = stats.rankdata(gaps)
     assert abs(np.corrcoef(ranks[1:], ranks[:-1])[0, 1]) < 4.5 / np.sqrt(len(gaps))
 
 
-def test_gap_laws_are_named() -> None:
+def test_gap_distributions_are_named() -> None:
     assert Poisson().gap_distribution(4.0) == Exponential(mean=0.25)
     assert DeterministicArrivals().gap_distribution(4.0) == Deterministic(value=0.25)
     assert Renewal(gap=Erlang(phases=3, mean=5.0)).gap_distribution(4.0) == Erlang(phases=3, mean=0.25)
@@ -160,9 +160,9 @@ def test_interrupted_poisson_has_hyperexponential_gaps() -> None:
     """With one phase silent, gaps between arrivals are phase-type and independent. False alarm: 1e-5."""
     process = MarkovModulatedPoisson(rates=(1.0, 0.0), sojourns=(2.0, 5.0))
     on = process.phase_rates(2.0)[0]
-    law = PhaseType(alpha=(1.0, 0.0), S=((-on - 0.5, 0.5), (0.2, -0.2)))
+    distribution = PhaseType(alpha=(1.0, 0.0), S=((-on - 0.5, 0.5), (0.2, -0.2)))
     gaps = np.diff(process.stream(2.0, rng()).next(40_000))
-    assert stats.kstest(gaps, law.cdf).pvalue > 1e-5
+    assert stats.kstest(gaps, distribution.cdf).pvalue > 1e-5
 
 
 @pytest.fixture

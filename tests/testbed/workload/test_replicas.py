@@ -1,4 +1,4 @@
-"""Several sizes of a job, for pools or copies: each with the law of the sizes, and as dependent as asked."""
+"""Several sizes of a job, for pools or copies: each with the distribution of the sizes, and as dependent as asked."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_probability_is_the_share_of_identical_sizes_and_their_correlation(the
     assert stats.binomtest(int(same.sum()), JOBS, theta).pvalue > 1e-5
     # Corr(X_1, X_2) = theta, as the mixture has the covariance theta Var X. Its error: from 100 batches, 4.9 of them,
     # t with 99 degrees of freedom, is a false alarm of 4e-6.
-    products = (sizes[:, 1] - 1) * (sizes[:, 2] - 1)  # mean and variance of the law are 1
+    products = (sizes[:, 1] - 1) * (sizes[:, 2] - 1)  # mean and variance of the distribution are 1
     batches = products.reshape(100, -1).mean(axis=1)
     assert abs(batches.mean() - theta) < 4.9 * batches.std(ddof=1) / 10
     # The coin looks at no size.

@@ -1,4 +1,4 @@
-"""Numbers of tasks: the laws, and jobs that have them."""
+"""Numbers of tasks: the distributions, and jobs that have them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.workload.distributions import Exponential
 from testbed.workload.task_numbers import FixedNumber, TableOfNumbers, TaskNumbers, Zipf
 from testbed.workload.workload import Block, Workload
 
-LAWS: list[TaskNumbers] = [
+DISTRIBUTIONS: list[TaskNumbers] = [
     FixedNumber(value=7),
     TableOfNumbers(values=(10, 1, 4), shares=(0.2, 0.5, 0.3)),
     Zipf(exponent=1.5, most=1000),
@@ -35,15 +35,15 @@ def workload(tasks: TaskNumbers, **changes: Any) -> Workload:
     return Workload(**arguments | changes)
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_samples_follow_the_probabilities(law: TaskNumbers) -> None:
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_samples_follow_the_probabilities(distribution: TaskNumbers) -> None:
     """Pearson's test on the values expected at least 20 times; false alarm 1e-5."""
-    values, probabilities = law.probabilities()
+    values, probabilities = distribution.probabilities()
     assert probabilities.sum() == pytest.approx(1)
-    sample = law.sample(np.random.default_rng(1), 20_000)
-    assert law.mean == pytest.approx(float(values @ probabilities))
-    assert law.scv == pytest.approx(float(values**2 @ probabilities) / law.mean**2 - 1, abs=1e-9)
-    assert law.most == values.max()
+    sample = distribution.sample(np.random.default_rng(1), 20_000)
+    assert distribution.mean == pytest.approx(float(values @ probabilities))
+    assert distribution.scv == pytest.approx(float(values**2 @ probabilities) / distribution.mean**2 - 1, abs=1e-9)
+    assert distribution.most == values.max()
     common = probabilities * len(sample) >= 20
     observed = np.array([np.count_nonzero(sample == value) for value in values[common]], dtype=float)
     expected = probabilities[common] * len(sample)
@@ -51,22 +51,24 @@ def test_samples_follow_the_probabilities(law: TaskNumbers) -> None:
 
 
 def test_a_heavy_tail_has_jobs_of_many_tasks() -> None:
-    law = Zipf(exponent=1.5, most=1000)
-    assert law.scv > 10
-    assert law.sample(np.random.default_rng(1), 20_000).max() > 500
+    distribution = Zipf(exponent=1.5, most=1000)
+    assert distribution.scv > 10
+    assert distribution.sample(np.random.default_rng(1), 20_000).max() > 500
 
 
 @pytest.mark.parametrize(
     ("values", "shares", "words"),
     [((1, 2), (1.0,), "2, one for each"), ((1, 1), (0.5, 0.5), "twice"), ((1, 2), (0.5, 0.4), "add up to 1")],
 )
-def test_a_table_that_is_no_law_is_refused(values: tuple[int, ...], shares: tuple[float, ...], words: str) -> None:
+def test_a_table_that_is_no_distribution_is_refused(
+    values: tuple[int, ...], shares: tuple[float, ...], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         TableOfNumbers(values=values, shares=shares)
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_jobs_have_their_tasks_sizes_whatever_the_blocks_and_the_dispatchers(law: TaskNumbers) -> None:
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_jobs_have_their_tasks_sizes_whatever_the_blocks_and_the_dispatchers(distribution: TaskNumbers) -> None:
     def jobs(blocks: Any) -> dict[int, list[float]]:
         found = {}
         for block in itertools.takewhile(lambda block: block.job[0] < 5000, blocks):
@@ -74,7 +76,7 @@ def test_jobs_have_their_tasks_sizes_whatever_the_blocks_and_the_dispatchers(law
             found.update(zip(block.job.tolist(), map(list, block.sizes()), strict=True))
         return {job: sizes for job, sizes in found.items() if job < 5000}
 
-    whole = workload(law)
+    whole = workload(distribution)
     expected = jobs(whole.blocks(1000))
     assert len(expected) == 5000
     assert jobs(whole.blocks(37)) == expected
@@ -84,7 +86,7 @@ def test_jobs_have_their_tasks_sizes_whatever_the_blocks_and_the_dispatchers(law
 
 
 def test_arrivals_and_dispatchers_do_not_depend_on_the_number_of_tasks() -> None:
-    blocks = [next(workload(law).blocks(4000)) for law in LAWS]
+    blocks = [next(workload(distribution).blocks(4000)) for distribution in DISTRIBUTIONS]
     for block in blocks[1:]:
         np.testing.assert_array_equal(block.arrival, blocks[0].arrival)
         np.testing.assert_array_equal(block.dispatcher, blocks[0].dispatcher)

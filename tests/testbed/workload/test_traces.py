@@ -114,14 +114,14 @@ def test_unknown_types_are_refused_with_the_row(tmp_path: Path, value: Any, show
         recording.type_indices(["0", "1"])
 
 
-def test_empirical_law_reads_a_column(tmp_path: Path) -> None:
+def test_empirical_distribution_reads_a_column(tmp_path: Path) -> None:
     file = csv(tmp_path, "size,weight\n1,4\n3,4\n2,10\n")
     assert Empirical(file=file).sorted_values.tolist() == [1, 2, 3]
-    law = Empirical(file=file, column="weight")
-    assert law.mean == 6
-    assert law.variance == pytest.approx(8)
-    assert law.cdf(4.0) == pytest.approx(2 / 3)
-    assert law.scaled(0.5) == Empirical(values=(2.0, 2.0, 5.0))
+    distribution = Empirical(file=file, column="weight")
+    assert distribution.mean == 6
+    assert distribution.variance == pytest.approx(8)
+    assert distribution.cdf(4.0) == pytest.approx(2 / 3)
+    assert distribution.scaled(0.5) == Empirical(values=(2.0, 2.0, 5.0))
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_empirical_law_reads_a_column(tmp_path: Path) -> None:
     ],
 )
 def test_unfit_values_are_refused_with_the_place(tmp_path: Path, text: str, message: str) -> None:
-    law = Empirical(file=csv(tmp_path, text))
+    distribution = Empirical(file=csv(tmp_path, text))
     with pytest.raises(ValueError, match=message):
-        _ = law.mean
+        _ = distribution.mean
 
 
 def test_shipped_recording_is_what_its_module_writes(tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ GOOD_ARRIVALS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("given", GOOD_DISTRIBUTIONS)
 def test_distributions_survive_a_round_trip(given: dict[str, Any]) -> None:
-    law = msgspec.convert(given, Distribution)
-    assert msgspec.json.decode(msgspec.json.encode(law), type=Distribution) == law
-    assert set(given) <= set(msgspec.to_builtins(law))
+    distribution = msgspec.convert(given, Distribution)
+    assert msgspec.json.decode(msgspec.json.encode(distribution), type=Distribution) == distribution
+    assert set(given) <= set(msgspec.to_builtins(distribution))
 
 
 @pytest.mark.parametrize("given", GOOD_ARRIVALS)

@@ -58,7 +58,7 @@ def test_intervals_of_the_extrapolation_miss_the_limit_as_often_as_they_say() ->
         found = fit(SERVERS, estimates, [1, 1, 1, 2, 1])
         misses += abs(found.extrapolation.value) > found.extrapolation.half_width(0.05)
         misfits += abs(found.misfit[0].value) > found.misfit[0].half_width(0.05)
-    # 5 % of 1000, give or take: below 1e-5 on either side by the binomial law, if 4 to 6 % is near enough.
+    # 5 % of 1000, give or take: below 1e-5 on either side by the binomial distribution, if 4 to 6 % is near enough.
     low, high = stats.binom.ppf(1e-5, runs, 0.04), stats.binom.isf(1e-5, runs, 0.06)
     assert low <= misses <= high
     assert low <= misfits <= high
