@@ -40,8 +40,8 @@ class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     max_probes: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
-            description="traditional: so many probes at most, one after another, when a server becomes idle (sharing: "
-            "when a task finds its server busy)"
+            description="traditional: at most this many probes, one after another, when a server becomes idle "
+            "(sharing: when a task finds its server busy)"
         ),
     ] = None
     moves: Annotated[Literal["newest", "oldest"], Meta(description="which waiting task moves first")] = "newest"
@@ -49,5 +49,8 @@ class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Literal["one", "half"], Meta(description="how many waiting tasks a thief gets; half is rounded up")
     ] = "one"
     victim_choices: Annotated[
-        int, Meta(ge=1, description="a thief asks so many servers for their queue length and steals from the longest")
+        int,
+        Meta(
+            ge=1, description="a thief asks this many servers for their queue length and steals from the longest queue"
+        ),
     ] = 1

@@ -93,7 +93,7 @@ def _check_balance(scenario: Scenario) -> None:
     if hybrid and balance.overall_probe_rate is not None:
         raise refuse("overall_probe_rate", "a hybrid has two rates; give probe_rate and sharing_probe_rate")
     if hybrid and by_rate and balance.sharing_probe_rate is None:
-        raise refuse("sharing_probe_rate", "a hybrid needs it, beside probe_rate, the rate of stealing")
+        raise refuse("sharing_probe_rate", "a hybrid needs it as well as probe_rate, the rate of stealing")
     if balance.sharing_probe_rate is not None and not (hybrid and by_rate):
         raise refuse("sharing_probe_rate", 'only for policy = "hybrid" with rates; for sharing alone it is probe_rate')
     for key, default in (("steal", "one"), ("victim_choices", 1)):

@@ -18,7 +18,7 @@ from testbed.scenario.settings import Dispatch, Scenario
 
 
 def decode_alone(mapping: Mapping[str, Any]) -> Scenario:
-    """Return the scenario that the tables of a file describe, checked but for its variants and its sweep.
+    """Return the scenario that the tables of a file describe, checked except for its variants and its sweep.
 
     Raises ScenarioError.
     """

@@ -1,4 +1,4 @@
-"""A scenario as it stands in a file, where ``[dispatch]`` is one flat table.
+"""A scenario as a file has it, where ``[dispatch]`` is one flat table.
 
 The type of that table depends on the policies that are installed: it is a union with one struct per policy, told apart
 by the key ``policy``. msgspec then checks a policy's parameters, and documents them, like any other key.
@@ -80,7 +80,7 @@ def document_info() -> inspect.StructType:
 
 
 def description(info: inspect.Type) -> str:
-    """Return the description that a type is annotated with, or an empty text."""
+    """Return the description that a type is annotated with, or an empty string."""
     if isinstance(info, inspect.Metadata):
         return str((info.extra_json_schema or {}).get("description", "")) or description(info.type)
     if isinstance(info, inspect.UnionType):
@@ -191,4 +191,4 @@ def _words(info: inspect.Type) -> str:
         return f"a table, each value {value}" if value != "any value" else "a table"
     if isinstance(info, inspect.StructType):
         return "a table"
-    return "a text" if isinstance(info, inspect.StrType) else "any value"
+    return "a string" if isinstance(info, inspect.StrType) else "any value"

@@ -32,7 +32,7 @@ Steps = tuple[str | int, ...]
 
 
 class ScenarioError(Exception):
-    """A scenario that can't be run. Its text is one line for the person who wrote the scenario.
+    """A scenario that can't be run. Its message is one line for the person who wrote the scenario.
 
     ``source`` is the file (or another name of where the scenario came from), ``key`` the dotted key at fault, or "".
     """
@@ -56,7 +56,7 @@ class ScenarioError(Exception):
 
 
 def shown_value(value: object) -> str:
-    """Show a value as TOML writes it, shortened; an empty text for a table, which would be too long."""
+    """Show a value as TOML writes it, shortened; an empty string for a table, which would be too long."""
     if isinstance(value, Mapping):
         return ""
     if isinstance(value, datetime.date | datetime.time):
@@ -80,19 +80,19 @@ def dotted(steps: Iterable[str | int]) -> str:
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
-    """Return ``; did you mean "..."?`` for the nearest known name, or an empty text when none is near."""
+    """Return ``; did you mean "..."?`` for the nearest known name, or an empty string when none is near."""
     near = get_close_matches(str(name), list(known), n=1, cutoff=0.55)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
 def not_finite(mapping: object) -> ScenarioError | None:
-    """Return an error for the first number in the tables that is infinite or not a number, or key that isn't a text."""
+    """Return an error for the first number that is infinite or not a number, or the first key that isn't a string."""
     for steps, value in _leaves(mapping, ()):
         if isinstance(value, float) and not math.isfinite(value):
             remedy = ', or "inf" in quotes' if "tau" in steps and value == math.inf else ""
             return ScenarioError(f"must be a finite number{remedy}", key=dotted(steps), value=value)
         if value is _MISSING:
-            return ScenarioError("keys must be texts", key=dotted(steps))
+            return ScenarioError("keys must be strings", key=dotted(steps))
     return None
 
 
@@ -119,7 +119,7 @@ def explain(error: msgspec.ValidationError, mapping: Mapping[str, Any]) -> Scena
 
     msgspec says where the fault is, as ``$.cluster.pools[0].servers``. What is wrong there is found again from the
     value and the type at that place, so that it can be said in the file's terms, with the nearest known names. Only
-    the text of a check in a struct's own ``__post_init__`` is passed on.
+    the message of a check in a struct's own ``__post_init__`` is passed on.
     """
     match = _PLACE.fullmatch(str(error))
     assert match is not None
@@ -139,7 +139,7 @@ def explain(error: msgspec.ValidationError, mapping: Mapping[str, Any]) -> Scena
         return ScenarioError(match[1].replace("`", ""), key=dotted(steps))
     if isinstance(value, Mapping) and structs(info):
         return _wrong_table(info, value, steps)
-    # With a pattern, "a text" would not say what is wrong: the description does.
+    # With a pattern, "a string" would not say what is wrong: the description does.
     wanted = words(info) + (f" ({about})" if about else "")
     return ScenarioError(f"must be {wanted}", key=dotted(steps), value=value)
 

@@ -21,15 +21,15 @@ class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         # A list: msgspec 0.23 crashes on a union of a bounded number and a pair.
         Annotated[float, Meta(ge=0)] | Annotated[list[Share], Meta(min_length=2, max_length=2)],
         Meta(
-            description="how far the truth may be from that mean, as a share of it, beside what chance explains: 0.02, "
-            "or from and to: [-0.05, 0.0] where the mean is known to be up to 5 % too high"
+            description="how far the truth may be from that mean, as a fraction of it, beyond what chance explains: "
+            "0.02, or from and to: [-0.05, 0.0] where the mean is known to be up to 5 % too high"
         ),
     ] = 0.0
     finite_n: Annotated[
         bool | Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=4)],
         Meta(
             description="whether that mean is a limit of many servers: the twin is run at several numbers of servers, "
-            "and what it tends to is held against the mean; or these numbers, at least four"
+            "and its limit is compared with the mean; or these numbers, at least four"
         ),
     ] = False
     verdict: Annotated[
@@ -41,7 +41,7 @@ class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def allowance(self) -> tuple[float, float]:
-        """How far below and above its mean the truth may be, as shares of it: (low, high), low <= high."""
+        """How far below and above its mean the truth may be, as fractions of it: (low, high), low <= high."""
         low, high = self.within if isinstance(self.within, list) else (-self.within, self.within)
         return low, high
 

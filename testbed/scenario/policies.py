@@ -47,7 +47,7 @@ class PolicyLike(Protocol):
 
     @classmethod
     def check_tasks(cls, parameters: Any, servers: int, tasks: int) -> None:
-        """Raise ValueError where jobs of so many tasks can't be placed."""
+        """Raise ValueError where jobs of that many tasks can't be placed."""
         ...
 
     @classmethod
@@ -69,7 +69,7 @@ class PolicyLike(Protocol):
 
     @classmethod
     def mean_probes(cls, parameters: Any, servers: int, tasks: int) -> float:
-        """Return the mean number of probes for a job of so many tasks."""
+        """Return the mean number of probes for a job of that many tasks."""
         ...
 
 

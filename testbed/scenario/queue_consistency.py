@@ -49,7 +49,7 @@ def _check_copies(scenario: Scenario) -> None:
     if scenario.policy_class.copies(dispatch.parameters) == 1:
         return
     if scenario.workload.task_numbers.most > 1:
-        raise ScenarioError(f"{dispatch.policy} copies jobs of one task; leave it out", key="workload.tasks")
+        raise ScenarioError(f"{dispatch.policy} needs jobs of a single task; remove it", key="workload.tasks")
     if scenario.balance is not None:
         raise ScenarioError(f"copies that {dispatch.policy} makes stay where they are; leave it out", key="balance")
     for index, pool in enumerate(scenario.cluster.pools):

@@ -13,10 +13,10 @@ from testbed.scenario.document import alternatives, description, document_info, 
 
 _INTRODUCTION = """# The keys of a scenario
 
-<!-- Written by `python -m testbed.scenario`; the texts are in the settings' own types. -->
+<!-- Written by `python -m testbed.scenario`; the descriptions are in the settings' own types. -->
 
-A scenario is one TOML file. All times are in time units but for `run.time_unit` itself. Files that a scenario names are
-looked for from the scenario's own folder. `testbed schema` prints the same as a JSON Schema, for editors that check and
+A scenario is one TOML file. All times are in time units, except `run.time_unit` itself. Paths of files are
+relative to the scenario's own folder. `testbed schema` prints the same as a JSON Schema, for editors that check and
 complete TOML.
 """
 

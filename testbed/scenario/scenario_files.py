@@ -21,13 +21,13 @@ from testbed.workload.traces import SAMPLE
 
 #: What tomllib says, and what the author can do about it.
 _REMEDIES = (
-    ("Invalid value", 'a text needs quotes, as in policy = "random"'),
+    ("Invalid value", 'a string needs quotes, as in policy = "random"'),
     ("Expected '='", "a line is a table's header in brackets, or key = value"),
-    ("Expected newline or end of document", "put one key = value on a line; a text needs quotes"),
+    ("Expected newline or end of document", "put one key = value on a line; a string needs quotes"),
     ("Cannot overwrite a value", "this key has a value already: keep one of the two"),
     ("Cannot declare", "this table is there already: put its keys together under one header"),
-    ("Unterminated string", "close the text with the quote that it begins with"),
-    ("Illegal character", "a text ends on the line where it begins, and holds no control characters"),
+    ("Unterminated string", "close the string with the quote that it begins with"),
+    ("Illegal character", "a string ends on the line where it begins, and holds no control characters"),
     ("Unclosed array", "close the list with ]"),
     ("Unclosed inline table", "close the table with }"),
     ("Invalid initial character", "a key is made of letters, digits, - and _, or is quoted"),
@@ -58,12 +58,12 @@ def load(path: str | Path) -> Scenario:
     except FileNotFoundError:
         names = list(shipped())
         raise ScenarioError(
-            f"there is no such file{suggestion(file.stem, names)} (shipped scenarios, to be had by name: "
+            f"there is no such file{suggestion(file.stem, names)} (scenarios that come with the testbed, by name: "
             f"{', '.join(names)})",
             source=source,
         ) from None
     except UnicodeDecodeError as error:
-        raise ScenarioError(f"is not a text in UTF-8 (byte {error.start}); save it as UTF-8", source=source) from None
+        raise ScenarioError(f"is not UTF-8 (byte {error.start}); save it as UTF-8", source=source) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ScenarioError(f"can't be read: {reason}; give a TOML file", source=source) from None

@@ -1,7 +1,7 @@
 """The keys of a scenario, as typed structs.
 
 This is the one place where a key is described: the errors, the JSON Schema and docs/scenario.md all read the types and
-the descriptions below. All times are in time units, but for ``time_unit`` itself.
+the descriptions below. All times are in time units, except ``time_unit`` itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testbed.workload.task_numbers import MOST as MOST_TASKS
 from testbed.workload.task_numbers import FixedNumber, RandomNumbers, TaskNumbers
 from testbed.workload.workload import recorded_sizes
 
-#: With warmup = "auto" this share of the duration is run ahead of it; MSER-5 then chooses the cut.
+#: With warmup = "auto" this fraction of the duration is run before it; MSER-5 then chooses the cut.
 AUTO_WARMUP_SHARE = 0.2
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -49,8 +49,8 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     warmup: Annotated[
         Annotated[float, Meta(ge=0)] | Literal["auto"],
         Meta(
-            description='time units run before measuring; with "auto" a fifth of the duration is run ahead and MSER-5 '
-            "chooses the cut in each replication"
+            description='time units run before measuring; with "auto" a fifth of the duration is run before it and '
+            "MSER-5 chooses the cut in each replication"
         ),
     ] = "auto"
     duration: Annotated[float, Meta(gt=0, description="time units measured after the warm-up")] = 400.0
@@ -62,7 +62,7 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         Meta(description="time units that jobs are given to finish once arrivals have stopped; default: the duration"),
     ] = None
     traced: Annotated[
-        float, Meta(ge=0, le=1, description="share of the jobs whose messages are recorded, for `testbed trace`")
+        float, Meta(ge=0, le=1, description="fraction of the jobs whose messages are recorded, for `testbed trace`")
     ] = 0.0
 
     @property
@@ -124,7 +124,7 @@ class JobType(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A type of job."""
 
     name: Annotated[str, Meta(pattern=_IDENTIFIER, description="letters, digits, - and _; begins with a letter")]
-    probability: Annotated[float, Meta(ge=0, le=1, description="share of the jobs; the shares add up to 1")]
+    probability: Annotated[float, Meta(ge=0, le=1, description="fraction of the jobs; the fractions add up to 1")]
     speed: Annotated[
         dict[str, Annotated[float, Meta(ge=0)]],
         Meta(
@@ -250,7 +250,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def knows(self) -> Any:
-        """What the policy is told of a job: the policy's parameter of that name, or "nothing"."""
+        """What the policy knows of a job: the policy's parameter of that name, or "nothing"."""
         return getattr(self.dispatch.parameters, "knows", "nothing")
 
     @property

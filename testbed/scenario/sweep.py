@@ -21,7 +21,7 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     points: Annotated[
         list[dict[str, Any]],
         Meta(
-            description="settings that belong together, as dotted keys in quotes and their values; beside a grid, each "
+            description="settings that belong together, as dotted keys in quotes and their values; with a grid, each "
             "is combined with every point of the grid"
         ),
     ] = []

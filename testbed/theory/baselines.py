@@ -91,7 +91,7 @@ def gim1(gap_transform: Callable[[float], float], load: float) -> SteadyState:
     """Return the GI/M/1 queue: sigma = A(1 - sigma), response time exponential with rate 1 - sigma.
 
     ``gap_transform`` is A(s) = E[exp(-s gap)], the Laplace transform of the time between arrivals, whose mean is
-    1/load in mean service times. S_i = load sigma^(i-1). Kind: exact. Source: Kendall 1953; sheet "GI/M/1".
+    1/load in mean service times. S_i = load sigma^(i-1). Kind: exact. Source: Kendall 1953.
     Raises ValueError unless 0 < load < 1.
     """
     require_load(load)
@@ -180,7 +180,7 @@ def jsq_limit(load: float) -> SteadyState:
     """Return join the shortest queue with exponential sizes in the limit of many servers: no job waits.
 
     S_1 = load, S_2 = 0. Kind: limit, for a fixed load; of little use while N (1 - load)^2 is small.
-    Source: sheet "JSQ, JIQ". Raises ValueError unless 0 < load < 1.
+    Source: Eschenfeldt and Gamarnik 2018; Liu and Ying 2020. Raises ValueError unless 0 < load < 1.
     """
     require_load(load)
     return SteadyState(1.0, np.array([1.0, load, 0.0]), _exponential_tail(1.0))

@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 class PoolModel:
     """Servers that are alike: ``first`` is the index of the first of the ``servers``.
 
-    ``share`` is the share of all jobs that come to the pool first, where the policy fixes it, and ``service`` the
+    ``fraction`` is the fraction of all jobs that come to the pool first, where the policy fixes it, and ``service`` the
     service time of those jobs; elsewhere it is None, and the service time is that of all jobs. ``speeds`` are by type.
     """
 
@@ -35,7 +35,7 @@ class PoolModel:
     service: ServiceMixture
     speeds: tuple[float, ...]
     central: bool
-    share: float | None
+    fraction: float | None
 
     @property
     def slowness(self) -> float:
@@ -68,7 +68,7 @@ class ClusterModel:
     sizes_recorded: bool  # whether a trace has the sizes, in place of the distribution ``size``
     types: tuple[float, ...]  # the job types' probabilities
     type_names: tuple[str, ...]
-    assignment: Floats | None  # under static assignment alpha_ij, the share of the type-j jobs sent to pool i
+    assignment: Floats | None  # under static assignment alpha_ij, the fraction of the type-j jobs sent to pool i
     dependence: Any  # of a job's sizes in several pools, or of its copies
     threshold: Any  # the scenario's [threshold], or None
 
@@ -84,13 +84,13 @@ class ClusterModel:
         for index, (pool, end) in enumerate(zip(cluster.pools, ends, strict=True)):
             first = end - pool.servers
             speeds = tuple(scenario.service_rate(job_type, first) for job_type in range(len(types)))
-            mix, share = types, None
+            mix, fraction = types, None
             if alpha is not None:
-                share = float(alpha[index] @ types)
-                mix = tuple((alpha[index] * types / share).tolist()) if share > 0 else types
+                fraction = float(alpha[index] @ types)
+                mix = tuple((alpha[index] * types / fraction).tolist()) if fraction > 0 else types
             service = ServiceMixture(size, tuple(zip(mix, speeds, strict=True)))
             central = pool.queue == "central"
-            pools.append(PoolModel(pool.name, first, pool.servers, pool.buffer, service, speeds, central, share))
+            pools.append(PoolModel(pool.name, first, pool.servers, pool.buffer, service, speeds, central, fraction))
         delay: Any = cluster.message_delay
         constant = isinstance(delay, float | int)
         return cls(
@@ -154,10 +154,10 @@ class ClusterModel:
         for j, pool in enumerate(self.pools):
             use[j, j : types * pools : pools] = slowness[:, j] * self.servers / pool.servers
             use[j, -1] = -1.0
-        shares = np.hstack([np.kron(np.eye(types), np.ones(pools)), np.zeros((types, 1))])
+        fractions = np.hstack([np.kron(np.eye(types), np.ones(pools)), np.zeros((types, 1))])
         cost = np.zeros(types * pools + 1)
         cost[-1] = 1.0
-        solution = linprog(cost, A_ub=use, b_ub=np.zeros(pools), A_eq=shares, b_eq=self.types)
+        solution = linprog(cost, A_ub=use, b_ub=np.zeros(pools), A_eq=fractions, b_eq=self.types)
         return float(1 / solution.x[-1])
 
 

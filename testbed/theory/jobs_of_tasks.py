@@ -74,7 +74,7 @@ class JobsOfTasks(PolicyTheory):
             raise NoTheoryError("jobs of several tasks have a formula for Poisson arrivals only")
         if not model.identical_servers or len(set(getattr(model.parameters, "weights", None) or ())) > 1:
             raise NoTheoryError(
-                "jobs of several tasks have a formula for servers of the same speed, buffer and share only"
+                "jobs of several tasks have a formula for servers of the same speed, buffer and fraction of jobs only"
             )
         service = model.pools[0].service
         if not is_exponential(service) or len({speed for _, speed in service.types}) > 1:
@@ -99,7 +99,7 @@ class JobsOfTasks(PolicyTheory):
             # A sample of one server is not asked, so that the probes are fewer where d is small.
             notes.append(f"the policy samples {field.probe_overhead:.4g} servers per task")
         if field.drop_probability > 0:
-            notes.append(f"of accepted jobs; a share {field.drop_probability:.4g} of the jobs is dropped, whole")
+            notes.append(f"of accepted jobs; a fraction {field.drop_probability:.4g} of the jobs is dropped, whole")
         return notes
 
     def notes_on_limit(self, model: ClusterModel, field: MeanField) -> list[str]:

@@ -45,7 +45,7 @@ class PolicyTheory:
     def stability_bound(self, model: ClusterModel) -> tuple[float, str]:
         """Return the largest load, in work per server per time unit, and where it comes from; without thresholds.
 
-        Where the true bound may be lower the text begins with "at most".
+        Where the true bound may be lower the reason begins with "at most".
         """
         if model.same_speeds:
             return self.stability_bound_of_identical_servers(model)
@@ -60,7 +60,7 @@ class PolicyTheory:
         """Return whether a job's copies together take as much service as one would, on identical servers."""
         return model.copies == 1
 
-    def shares(self, model: ClusterModel) -> list[tuple[PoolModel, float, int]]:
+    def fractions(self, model: ClusterModel) -> list[tuple[PoolModel, float, int]]:
         """Return (pool, fraction of the jobs per server, servers); by symmetry of equal servers, the same for all.
 
         Servers without jobs are left out.
@@ -73,7 +73,7 @@ class PolicyTheory:
 
 
 class QueueOblivious(PolicyTheory):
-    """A policy that sends each server a fixed fraction of the jobs, whatever the queues: override ``shares``."""
+    """A policy that sends each server a fixed fraction of the jobs, whatever the queues: override ``fractions``."""
 
     @override
     def stability_bound(self, model: ClusterModel) -> tuple[float, str]:
@@ -82,21 +82,21 @@ class QueueOblivious(PolicyTheory):
             return super().stability_bound(model)
         # A pool with buffers can't overflow; its fraction does not limit the others.
         limits = [
-            (model.load / (model.rate * model.tasks.mean * share * pool.taken(model.mean_delay)), pool.name)
-            for pool, share, _ in self.shares(model)
+            (model.load / (model.rate * model.tasks.mean * fraction * pool.taken(model.mean_delay)), pool.name)
+            for pool, fraction, _ in self.fractions(model)
             if pool.buffer is None
         ]
         if not limits:
             return math.inf, "only servers with finite buffers get jobs"
         bound, name = min(limits)
-        return bound, f"the fixed share of jobs of a server of pool {name} takes all its time"
+        return bound, f"the fixed fraction of jobs that a server of pool {name} gets takes all its time"
 
-    def arrival_dispersion(self, share: float, dispersion: float) -> float:
+    def arrival_dispersion(self, fraction: float, dispersion: float) -> float:
         """Return the variance over mean of the arrivals at a server with that fraction of the jobs, in a long time.
 
         ``dispersion`` is that of the whole cluster. By default jobs are chosen at random.
         """
-        return 1 + share * (dispersion - 1)
+        return 1 + fraction * (dispersion - 1)
 
 
 NO_THEORY = PolicyTheory()

@@ -12,9 +12,9 @@ def pool_requirements(scenario: Scenario) -> list[float] | None:
     """Return E[B_i], the mean processing time that an arriving job uses in each pool, in time units.
 
     It counts jobs that never come to the pool, with 0. Times ``rate / servers`` of the pool it is the effective load.
-    None where the policy looks at queues, so that the shares of the pools are not known beforehand, where copies take
-    an unknown part of it, and where jobs may be dropped or bring sizes that are recorded. Of message delay it counts
-    that copies start and stop late, and not that servers wait.
+    None where the policy looks at queues, so that the fractions of the pools are not known beforehand, where copies
+    take an unknown part of it, and where jobs may be dropped or bring sizes that are recorded. Of message delay it
+    counts that copies start and stop late, and not that servers wait.
     """
     model = ClusterModel.of(scenario)
     if model.buffers or model.sizes_recorded:
@@ -27,15 +27,15 @@ def pool_requirements(scenario: Scenario) -> list[float] | None:
     if not isinstance(model.theory, QueueOblivious) or model.balance is not None:
         return None
     requirements = dict.fromkeys((pool.name for pool in model.pools), 0.0)
-    for pool, share, servers in model.theory.shares(model):
-        requirements[pool.name] += share * servers * model.tasks.mean * pool.service.mean
+    for pool, fraction, servers in model.theory.fractions(model):
+        requirements[pool.name] += fraction * servers * model.tasks.mean * pool.service.mean
     return list(requirements.values())
 
 
 def pool_notes(scenario: Scenario) -> list[str]:
     """Say the effective load of each pool, and for static assignment the best stability bound and where it is reached.
 
-    The best is over all assignments that use what the dispatcher is told, and all thresholds, where their search is
+    The best is over all assignments that use what the dispatcher knows, and all thresholds, where their search is
     quick. Nothing is said where pool_requirements is None.
     """
     model = ClusterModel.of(scenario)

@@ -36,7 +36,7 @@ def power_of_d(load: float, d: float) -> SteadyState:
     choices = _choices(d)
     tail = [1.0, load]
     while tail[-1] > NEGLIGIBLE * load:
-        tail.append(load * sum(share * tail[-1] ** probes for probes, share in choices))
+        tail.append(load * sum(fraction * tail[-1] ** probes for probes, fraction in choices))
     S = np.array(tail)
     return SteadyState(float(S[1:].sum() / load), S, stage_count_tail(S[1:] / load))
 
@@ -89,7 +89,7 @@ def _fixed_point(
     The queue holds at most ``levels`` tasks; S has mean 1.
     """
     tail = np.zeros(levels + 2)
-    exponential = power_of_d(load, sum(probes * share for probes, share in choices)).queue_length_tail
+    exponential = power_of_d(load, sum(probes * fraction for probes, fraction in choices)).queue_length_tail
     assert exponential is not None
     tail[: min(exponential.size, levels + 1)] = exponential[: levels + 1]
     for _ in range(_MOST_ITERATIONS):
@@ -110,9 +110,9 @@ def _arrival_rates(load: float, choices: list[tuple[int, float]], tail: Floats) 
     """
     above, below = tail[:-1], tail[1:]
     rates = np.zeros(above.size)
-    for probes, share in choices:
+    for probes, fraction in choices:
         for j in range(probes):
-            rates += share * load * above**j * below ** (probes - 1 - j)
+            rates += fraction * load * above**j * below ** (probes - 1 - j)
     return rates
 
 

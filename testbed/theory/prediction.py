@@ -47,7 +47,7 @@ class NoPrediction(msgspec.Struct, frozen=True):
 
 
 class NoTheoryError(Exception):
-    """Raised by a policy's theory where it doesn't cover the scenario; the text becomes NoPrediction's reason."""
+    """Raised by a policy's theory where it doesn't cover the scenario; the message becomes NoPrediction's reason."""
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,15 @@ def random_routing(model: ClusterModel) -> Formula:
     Poisson arrivals: M/G/1, or M/M/1/b for exponential service and a finite buffer. Renewal arrivals: a server's gaps
     are geometric sums of the cluster's, GI/M/1. It makes no difference how many dispatchers share the stream.
     """
-    queues = [(share * count, *_thinned(model, pool, share)) for pool, share, count in model.theory.shares(model)]
+    queues = [
+        (fraction * count, *_thinned(model, pool, fraction)) for pool, fraction, count in model.theory.fractions(model)
+    ]
     names = list(dict.fromkeys(name for _, name, _, _ in queues))
     sources = list(dict.fromkeys(source for _, _, source, _ in queues))
     state = mixture([weight for weight, *_ in queues], [state for *_, state in queues])
     notes = []
     if state.drop_probability > 0:
-        notes.append(f"of accepted jobs; a share {state.drop_probability:.4g} of the jobs finds a full buffer")
+        notes.append(f"of accepted jobs; a fraction {state.drop_probability:.4g} of the jobs finds a full buffer")
     routing = "random routing" if model.servers > 1 else "one server"
     return Formula(
         f"{', '.join(names)}, {routing}", "; ".join(sources), "exact", state, tuple(notes), queue_oblivious=True
@@ -99,11 +101,11 @@ def require_ample_buffers(state: SteadyState, buffer: int | None) -> None:
         )
 
 
-def _thinned(model: ClusterModel, pool: PoolModel, share: float) -> tuple[str, str, SteadyState]:
-    """Return name, source and steady state of a server that gets a random ``share`` of all jobs."""
+def _thinned(model: ClusterModel, pool: PoolModel, fraction: float) -> tuple[str, str, SteadyState]:
+    """Return name, source and steady state of a server that gets a random ``fraction`` of all jobs."""
     service = pool.service
     exponential = is_exponential(service)
-    arrival_rate = model.rate * share
+    arrival_rate = model.rate * fraction
     load = arrival_rate * service.mean
     never_full = load < 1 and pool.buffer is not None and load**pool.buffer < NEGLIGIBLE
     if model.poisson and exponential and pool.buffer is not None and not never_full:
@@ -128,7 +130,7 @@ def _thinned(model: ClusterModel, pool: PoolModel, share: float) -> tuple[str, s
 
         def thinned_transform(s: float) -> float:
             whole = gap.laplace_transform(s / service.mean)
-            return share * whole / (1 - (1 - share) * whole)
+            return fraction * whole / (1 - (1 - fraction) * whole)
 
         state = gim1(thinned_transform, load).scaled(service.mean)
         name, source = "GI/M/1", "GI/M/1 queue (Kendall 1953) with gaps thinned at random"
@@ -167,11 +169,11 @@ class RandomRouting(QueueOblivious, JobsOfTasks):
         return random_routing(model)
 
     @override
-    def shares(self, model: ClusterModel) -> list[tuple[PoolModel, float, int]]:
+    def fractions(self, model: ClusterModel) -> list[tuple[PoolModel, float, int]]:
         """Servers of a pool with the same weight are put together."""
         weights = model.parameters.weights
         if weights is None:
-            return super().shares(model)
+            return super().fractions(model)
         total = sum(weights)
         groups: list[tuple[PoolModel, float, int]] = []
         for pool in model.pools:
@@ -211,9 +213,9 @@ class RoundRobin(QueueOblivious, JobsOfTasks):
         return load
 
     @override
-    def arrival_dispersion(self, share: float, dispersion: float) -> float:
+    def arrival_dispersion(self, fraction: float, dispersion: float) -> float:
         """A server gets every N-th of the jobs, which evens them out."""
-        return share * dispersion
+        return fraction * dispersion
 
     @override
     def notes_on_limit(self, model: ClusterModel, field: MeanField) -> list[str]:

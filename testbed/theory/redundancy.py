@@ -37,10 +37,10 @@ def redundancy_on_completion(servers: int, load: float, d: int) -> SteadyState:
 def redundancy_on_start(load: float, d: int) -> SteadyState:
     """Return redundancy-d with exponential sizes, cancelled when the first copy starts, in the limit of many servers.
 
-    The job is served where the work ahead of it is least among d servers. The share of servers with more work than w is
-    ``F(w) = (load + (load^(1-d) - load) e^((d-1) w))^(1/(1-d))``, the solution of F' = load F^d - F with F(0) = load;
-    response times have the tail F(t) / load. d = 1 is M/M/1. Kind: limit. Source: Hellemans and Van Houdt 2018, "On the
-    power-of-d-choices with least loaded server selection". Raises ValueError unless 0 < load < 1 and d >= 1.
+    The job is served where the work ahead of it is least among d servers. The fraction of servers with more work than w
+    is ``F(w) = (load + (load^(1-d) - load) e^((d-1) w))^(1/(1-d))``, the solution of F' = load F^d - F with F(0) =
+    load; response times have the tail F(t) / load. d = 1 is M/M/1. Kind: limit. Source: Hellemans and Van Houdt 2018,
+    "On the power-of-d-choices with least loaded server selection". Raises ValueError unless 0 < load < 1 and d >= 1.
     """
     require_load(load)
     require_count("d", d)

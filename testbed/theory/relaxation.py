@@ -40,13 +40,13 @@ def relaxation_time(
         return None
     dispersion = 1.0 if arrival_dispersion is None else arrival_dispersion
     times = []
-    for pool, share, _ in theory.shares(model):
+    for pool, fraction, _ in theory.fractions(model):
         if pool.buffer is not None:
             continue
         mean = size_mean * pool.slowness
         scv = size_second_moment * sum(p / speed**2 for p, speed in pool.service.types) / mean**2 - 1
-        at_server = theory.arrival_dispersion(share, dispersion)
-        load = model.rate * share * mean
+        at_server = theory.arrival_dispersion(fraction, dispersion)
+        load = model.rate * fraction * mean
         if not (load < 1 and math.isfinite(at_server + scv)):
             return None
         times.append(mean * queue_relaxation_time(load, at_server, scv))

@@ -71,8 +71,8 @@ def is_exponential(service: ServiceTime) -> bool:
 
 def _merged(types: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the types with those of equal speed made one: fewer phases, and one phase stays one phase."""
-    shares: dict[float, float] = {}
+    fractions: dict[float, float] = {}
     for probability, speed in types:
         if probability > 0:
-            shares[speed] = shares.get(speed, 0.0) + probability
-    return [(probability, speed) for speed, probability in shares.items()]
+            fractions[speed] = fractions.get(speed, 0.0) + probability
+    return [(probability, speed) for speed, probability in fractions.items()]

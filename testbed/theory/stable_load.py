@@ -36,11 +36,11 @@ class Stability(msgspec.Struct, frozen=True):
 def stability_bound(scenario: Scenario) -> Stability:
     """Return the largest load for which the scenario's policy is stable.
 
-    A blind policy gives each server a fixed share of the jobs: the server with the most work for its speed decides,
-    unless servers move waiting tasks to others. The others carry what identical servers can; for servers of different
-    speeds the bound is the capacity of the whole cluster, which a policy may fail to use. Job types count with the
-    shares that the scenario gives them. Copies that are served in vain are not counted, unless every server has a copy
-    of every job, so that all serve the same one; none is known where copies may save service.
+    A queue-oblivious policy gives each server a fixed fraction of the jobs: the server with the most work for its speed
+    decides, unless servers move waiting tasks to others. The others carry what identical servers can; for servers of
+    different speeds the bound is the capacity of the whole cluster, which a policy may fail to use. Job types count
+    with the fractions that the scenario gives them. Copies that are served in vain are not counted, unless every server
+    has a copy of every job, so that all serve the same one; none is known where copies may save service.
 
     With thresholds it is the arrival rate at which the effective load of some pool is 1, for the scenario's own
     assignment and thresholds; a server of a central queue is also taken while it waits to hear of its next job, for two

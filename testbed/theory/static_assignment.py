@@ -111,10 +111,10 @@ def static_assignment(model: ClusterModel) -> Formula:
         raise NoTheoryError("central queues have a formula for Poisson arrivals only")
     if model.mean_delay > 0 and not all(pool.central for pool in model.pools):
         raise NoTheoryError("with message delay there is no formula for pools of which only some have central queues")
-    queues = [_queue(model, pool) for pool in model.pools if pool.share]
+    queues = [_queue(model, pool) for pool in model.pools if pool.fraction]
     names = list(dict.fromkeys(name for name, _, _ in queues))
     kind: Kind = "exact" if all(exact for _, _, exact in queues) else "approximation"
-    state = mixture([pool.share for pool in model.pools if pool.share], [state for _, state, _ in queues])
+    state = mixture([pool.fraction for pool in model.pools if pool.fraction], [state for _, state, _ in queues])
     notes = []
     if kind == "approximation":
         notes.append("several servers behind a queue: a two-moment formula, exact for exponential service times")
@@ -124,10 +124,10 @@ def static_assignment(model: ClusterModel) -> Formula:
 
 
 def _queue(model: ClusterModel, pool: PoolModel) -> tuple[str, SteadyState, bool]:
-    """Return name, steady state and exactness of a pool that gets its share of the jobs at random."""
-    assert pool.share is not None
+    """Return name, steady state and exactness of a pool that gets its fraction of the jobs at random."""
+    assert pool.fraction is not None
     n = pool.servers if pool.central else 1
-    rate, service, handover = model.rate * pool.share * n / pool.servers, pool.service, 2 * model.mean_delay
+    rate, service, handover = model.rate * pool.fraction * n / pool.servers, pool.service, 2 * model.mean_delay
     exponential = is_exponential(service)
     if n == 1 and handover == 0:
         state = mg1(rate, service)
@@ -244,10 +244,10 @@ class StaticAssignment(QueueOblivious):
         return static_assignment(model)
 
     @override
-    def shares(self, model: ClusterModel) -> list[tuple[PoolModel, float, int]]:
+    def fractions(self, model: ClusterModel) -> list[tuple[PoolModel, float, int]]:
         if model.assignment is None:  # each job's sizes decide
-            return super().shares(model)
-        return [(pool, pool.share / pool.servers, pool.servers) for pool in model.pools if pool.share]
+            return super().fractions(model)
+        return [(pool, pool.fraction / pool.servers, pool.servers) for pool in model.pools if pool.fraction]
 
     @override
     def pool_notes(self, model: ClusterModel) -> list[str]:
@@ -271,8 +271,9 @@ def _best(model: ClusterModel) -> str:
     assert best.assignment is not None
     assert best.thresholds is not None
     by_type = [
-        f"{job_type}: " + ", ".join(f"{p.name} {share:.3g}" for p, share in zip(model.pools, shares, strict=True))
-        for job_type, shares in zip(model.type_names, best.assignment.T, strict=True)
+        f"{job_type}: "
+        + ", ".join(f"{p.name} {fraction:.3g}" for p, fraction in zip(model.pools, fractions, strict=True))
+        for job_type, fractions in zip(model.type_names, best.assignment.T, strict=True)
     ]
     text = f"{load}, for one with the assignment {{{'; '.join(by_type)}}}"
     if thresholds is None:

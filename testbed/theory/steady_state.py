@@ -27,7 +27,7 @@ class SteadyState:
     ``queue_length_tail[i]`` is the fraction of servers with at least i tasks, the one in service included, from
     ``queue_length_tail[0] = 1`` to where it becomes negligible; None where it is not derived.
     ``response_time_tail(t)`` is P(response time > t); None where it is not derived.
-    ``drop_probability`` is the share of jobs that find a full buffer.
+    ``drop_probability`` is the fraction of jobs that find a full buffer.
     """
 
     mean_response_time: float
@@ -36,7 +36,7 @@ class SteadyState:
     drop_probability: float = 0.0
 
     def quantile(self, probability: float) -> float:
-        """Return the response time that a share ``probability`` of the accepted jobs stays within.
+        """Return the response time that a fraction ``probability`` of the accepted jobs stays within.
 
         Raises ValueError where the response-time distribution is not derived, or for a probability outside
         (0, 1 - 1e-9].
@@ -63,21 +63,23 @@ class SteadyState:
 
 
 def mixture(weights: Sequence[float], states: Sequence[SteadyState]) -> SteadyState:
-    """Return the response times of jobs of which a share ``weights[i]`` goes to the queue ``states[i]``.
+    """Return the response times of jobs of which a fraction ``weights[i]`` goes to the queue ``states[i]``.
 
     The weights sum to 1 and count arriving jobs; response times are those of the accepted ones. The queue-length tail
-    is left out, since the shares of jobs are not the shares of servers.
+    is left out, since the fractions of jobs are not the fractions of servers.
     """
     accepted = np.array([w * (1 - s.drop_probability) for w, s in zip(weights, states, strict=True)])
-    shares = accepted / accepted.sum()
+    fractions = accepted / accepted.sum()
     tails = [s.response_time_tail for s in states]
     known = [tail for tail in tails if tail is not None]
 
     def response_time_tail(t: float) -> float:
-        return float(sum(share * tail(t) for share, tail in zip(shares, known, strict=True)))
+        return float(sum(fraction * tail(t) for fraction, tail in zip(fractions, known, strict=True)))
 
     return SteadyState(
-        mean_response_time=float(sum(share * s.mean_response_time for share, s in zip(shares, states, strict=True))),
+        mean_response_time=float(
+            sum(fraction * s.mean_response_time for fraction, s in zip(fractions, states, strict=True))
+        ),
         response_time_tail=response_time_tail if len(known) == len(tails) else None,
         drop_probability=float(sum(w * s.drop_probability for w, s in zip(weights, states, strict=True))),
     )

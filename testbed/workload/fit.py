@@ -1,7 +1,7 @@
 """Fitting a phase-type distribution to sizes by their moments.
 
 The result is a distribution that a scenario can name, so that theory which needs phases (stealing, sharing, power of d)
-can be held against a recorded workload. Two or three moments say nothing of the far tail: a distribution with a heavy
+can be compared with a recorded workload. Two or three moments say nothing of the far tail: a distribution with a heavy
 tail and its fit have the same mean and variance, and may differ in everything that the largest sizes decide.
 """
 

@@ -24,7 +24,7 @@ ONE_TASK = FixedNumber(value=1)
 _NO_SIZES = np.empty(0)
 
 _DRAWN = 4096  # jobs, or sizes, drawn at a time
-_TASKS = 1 << 17  # in a block, but for a job that has more by itself: many tasks must not fill the memory
+_TASKS = 1 << 17  # in a block, unless one job has more: many tasks must not fill the memory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

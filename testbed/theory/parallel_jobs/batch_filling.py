@@ -2,7 +2,7 @@
 
 A job probes m servers and puts its k tasks one by one on a currently shortest of them, like water: with V_i the free
 positions up to level i, the water level is L = max{i: V_i <= k}; every probed server below L ends at L, and r = k - V_L
-servers, uniform among those that are now at L, end at L + 1. Source: sheet, sections 5 and 6.
+servers, uniform among those that are now at L, end at L + 1. Source: Ying, Srikant and Kang 2017; Weng and Wang 2021.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Batch-sampling in the limit of many servers (Ousterhout et al. 2013; Ying, Srikant and Kang 2015).
 
-A job probes m >= k servers and puts one task on each of the k shortest. Source: sheet, sections 5 and 6.
+A job probes m >= k servers and puts one task on each of the k shortest. Source: Ying, Srikant and Kang 2017.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 The theorems speak of N -> infinity with load 1 - beta N^-alpha, k and d growing with N, in orders whose constants are
 not known. A finite system satisfies none of them in the letter: what can be done is to evaluate each ratio that must
-tend to 0 or to infinity, and each bound whose constants are known, and to say which are anywhere near. Source: sheet,
-section 7.
+tend to 0 or to infinity, and each bound whose constants are known, and to say which are anywhere near.
 """
 
 from __future__ import annotations
@@ -273,7 +272,7 @@ def _filling(N: int, k: int, m: int, load: float, h: int, S: Floats) -> list[Qua
 
 
 def _typical_state(N: int, S: Floats) -> list[int]:
-    """Return N queue lengths of which a share S_i, rounded, is at least i long."""
+    """Return N queue lengths of which a fraction S_i, rounded, is at least i long."""
     longer = np.rint(N * S[1:]).astype(int)
     lengths = np.zeros(N, dtype=int)
     for count in longer.tolist():

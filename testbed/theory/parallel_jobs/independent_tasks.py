@@ -2,7 +2,7 @@
 
 Random routing, round robin, join the shortest queue, join the idle queue, and power of d for each task. In the limit of
 many servers a job's tasks meet different servers, so that P(T <= t) = (1 - R(t))^k, R the tail of one task's response
-time. Source: sheet, sections 5 and 6; for random routing Wang et al. 2019, where H_k / (1 - load) is an upper bound
+time. Source: Ying, Srikant and Kang 2017; for random routing Wang et al. 2019, where H_k / (1 - load) is an upper bound
 for every number of servers.
 """
 

@@ -2,7 +2,7 @@
 
 With exponential sizes of mean 1 the n-th task in a queue is done after a time that is Erlang(n, 1), so that a job's
 response time, given the last position that it holds on each of its servers, is the maximum of independent Erlang
-times. Source: order statistics; sheet "Order-statistics toolbox"; the bound is Lemma 4.1 of Weng and Wang 2021.
+times. Source: order statistics; the bound is Lemma 4.1 of Weng and Wang 2021.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def response_time_at(positions: Sequence[int]) -> float:
 def response_time_bound(positions: Sequence[int]) -> float:
     """Return the upper bound min over theta in (0, 1) of ln(sum_j (1 - theta)^-n_j) / theta on response_time_at.
 
-    Lemma 4.1 of Weng and Wang 2021 in the form that the sheet derives: E max Y <= ln(sum E e^(theta Y)) / theta.
+    Lemma 4.1 of Weng and Wang 2021 in the form E max Y <= ln(sum E e^(theta Y)) / theta.
     Raises ValueError for no position or one below 1.
     """
     levels, servers = _counted(positions)

@@ -1,7 +1,8 @@
 """Late binding in the limit of many servers (Sparrow; Ousterhout et al. 2013).
 
 A job leaves reservations at m >= k servers, and the first k that reach them fetch a task. Without message delay this
-puts one task on each of the k probed servers with the least unfinished work. Source: sheet, sections 4 to 6.
+puts one task on each of the k probed servers with the least unfinished work. The policy is that of Ousterhout et al.
+2013; its limit is derived here.
 """
 
 from __future__ import annotations

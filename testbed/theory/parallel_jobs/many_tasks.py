@@ -1,4 +1,4 @@
-"""Jobs of very many tasks: the limit of many servers first, and then of many tasks per job (sheet, section 5).
+"""Jobs of very many tasks: the limit of many servers first, and then of many tasks per job (Weng and Wang 2021).
 
 By the law of large numbers every job then sees the same space, and queue lengths have closed forms.
 """

@@ -120,9 +120,9 @@ def fill_failure_probability_finite(queue_lengths: Sequence[int], tasks: int, pr
         after = np.zeros_like(state)
         for drawn in np.flatnonzero(state.any(axis=1)).tolist():
             limit = min(count, most - drawn, (tasks - 1) // x)
-            shares = hypergeom.pmf(np.arange(limit + 1), left, count, probes - drawn)
-            for n, share in enumerate(shares.tolist()):
-                after[drawn + n, n * x :] += share * state[drawn, : tasks - n * x]
+            fractions = hypergeom.pmf(np.arange(limit + 1), left, count, probes - drawn)
+            for n, fraction in enumerate(fractions.tolist()):
+                after[drawn + n, n * x :] += fraction * state[drawn, : tasks - n * x]
         state = after
         left -= count
     # The rest is drawn from servers without free positions.

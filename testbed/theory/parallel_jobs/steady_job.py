@@ -20,7 +20,7 @@ class MeanField:
     ``probe_overhead`` is what the policy realises, in probes per task (idle reports for JIQ, infinite for JSQ).
     ``queue_length_tail[i]`` is S_i, the fraction of servers with at least i tasks, from S_0 = 1 to where it becomes
     negligible; None for late binding, where tasks are bound to servers only when they start.
-    ``drop_probability`` is the share of jobs that are dropped, whole.
+    ``drop_probability`` is the fraction of jobs that are dropped, whole.
     """
 
     policy: str
@@ -59,7 +59,7 @@ class MeanField:
         return float(cdf) if times.ndim == 0 else cdf
 
     def quantile(self, probability: float) -> float:
-        """Return the response time that a share ``probability`` of the accepted jobs stays within.
+        """Return the response time that a fraction ``probability`` of the accepted jobs stays within.
 
         Raises ValueError for a probability outside (0, 1 - 1e-9].
         """

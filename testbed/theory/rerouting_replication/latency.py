@@ -157,8 +157,8 @@ def best_thresholds(
     assert bound.assignment is not None
     assert bound.thresholds is not None
     corner = coordinate_of(bound.thresholds, mean).ravel()[:dimensions]
-    shares = _fractions(free)
-    candidates = [np.concatenate([corner, share]) for share in shares]
+    fractions = _fractions(free)
+    candidates = [np.concatenate([corner, fraction]) for fraction in fractions]
     scored = [(objective(x), tuple(x)) for x in candidates]
     if dimensions:
         points = max(int(900 ** (1 / dimensions)), 3)
@@ -166,11 +166,11 @@ def best_thresholds(
         index = np.array(list(itertools.product(*(range(len(grid)) for grid in by_pool))))
         tables = [usage_table(model, policy, s, grid).take(index[:, s]) for s, grid in enumerate(by_pool)]
         z = np.hstack([coordinate_of(grid, mean)[index[:, s]] for s, grid in enumerate(by_pool)])
-        for share in shares:
-            alpha = assignment_at(np.concatenate([z[0], share]))
+        for fraction in fractions:
+            alpha = assignment_at(np.concatenate([z[0], fraction]))
             values = _latency(model, tables, alpha, rate, approximation)[0]
             for i in np.argsort(values, kind="stable")[:100]:
-                scored.append((float(values[i]), (*z[i], *share)))
+                scored.append((float(values[i]), (*z[i], *fraction)))
     starts = apart((np.array(x) for value, x in sorted(scored) if value < _UNSTABLE), _STARTS)
     if not starts:
         raise ValueError(
@@ -209,7 +209,7 @@ def _latency(
 ) -> tuple[Floats, Floats, Floats]:
     """Return the mean latency (T,), by starting pool (T, pools), and the mean waits (T, pools)."""
     weights = alpha * model.p
-    share = weights.sum(axis=1)
+    fraction = weights.sum(axis=1)
     held, held_square = (
         expected(weights, np.stack([np.moveaxis(getattr(table, name), 1, 0) for table in tables]))
         for name in ("held", "held_square")
@@ -217,9 +217,9 @@ def _latency(
     waiting = mean_wait(model.n, rate, held, held_square)
     by_pool = np.full((len(held), len(model.pools)), np.nan)
     for s, table in enumerate(tables):
-        if share[s] == 0:
+        if fraction[s] == 0:
             continue
-        own = weights[s] / share[s]
+        own = weights[s] / fraction[s]
         waits = np.einsum("j,tjq->tq", own, table.waits)
         waited = np.where(waits > 0, waits * np.where(waits > 0, waiting, 0.0), 0.0).sum(axis=1)
         elapsed = np.where(own > 0, table.elapsed, 0.0) @ own
@@ -228,8 +228,8 @@ def _latency(
         _wait_as_pairs(model, tables, weights, rate, by_pool)
     if approximation == "stretched":
         by_pool = _stretched(rate, tables, weights, by_pool, waiting)
-    used = share > 0
-    return by_pool[:, used] @ share[used], by_pool, waiting
+    used = fraction > 0
+    return by_pool[:, used] @ fraction[used], by_pool, waiting
 
 
 def _wait_as_pairs(model: Model, tables: list[Usage], weights: Floats, rate: float, by_pool: Floats) -> None:

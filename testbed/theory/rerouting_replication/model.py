@@ -156,14 +156,14 @@ Policy = Reroute | Replicate | ZeroRedundancy | FullRedundancy | KnownSizes
 
 @dataclass(frozen=True)
 class Noisy:
-    """The dispatcher is told the true type with probability q, else one of the others: q = 1 / types is nothing."""
+    """The dispatcher sees the true type with probability q, else one of the others: q = 1 / types says nothing."""
 
     q: float
 
 
 @dataclass(frozen=True)
 class Revealed:
-    """The dispatcher is told the type with probability phi, else nothing."""
+    """The dispatcher sees the type with probability phi, else nothing."""
 
     phi: float
 
@@ -199,7 +199,7 @@ def signal_matrix(knowledge: Knowledge, types: int) -> Floats:
 
 
 def checked_assignment(model: Model, assignment: npt.ArrayLike) -> Floats:
-    """Return alpha_ij, shape (pools, types), from such a matrix, or from shares of the pools that all types have.
+    """Return alpha_ij, shape (pools, types), from such a matrix, or from fractions of the pools that all types have.
 
     Raises ValueError unless each column sums to 1.
     """

@@ -68,7 +68,7 @@ def stability_bound(model: Model, policy: Policy, knowledge: Knowledge = "nothin
     Args:
         model: the pools, types and sizes.
         policy: what happens at a threshold.
-        knowledge: what the dispatcher is told of a job's type: "nothing", "types", Noisy(q), Revealed(phi), or a matrix
+        knowledge: what the dispatcher knows of a job's type: "nothing", "types", Noisy(q), Revealed(phi), or a matrix
             with rows the types and columns the signals.
 
     Raises ValueError for arguments that don't fit together.
@@ -187,10 +187,10 @@ def _programme(costs: Floats) -> tuple[float, Floats, Floats]:
     allowed = np.where(forbidden[..., None], 0.0, costs).reshape(pools * signals, pools)
     scale = float(allowed.max())
     load = np.hstack([allowed.T / scale, -np.ones((pools, 1))])
-    shares = np.hstack([np.tile(np.eye(signals), pools), np.zeros((signals, 1))])
+    fractions = np.hstack([np.tile(np.eye(signals), pools), np.zeros((signals, 1))])
     bounds = [(0.0, 0.0 if no else 1.0) for no in forbidden.ravel()] + [(None, None)]
     target = np.append(np.zeros(pools * signals), 1.0)
-    solution = linprog(target, load, np.zeros(pools), shares, np.ones(signals), bounds, options=_EXACT)
+    solution = linprog(target, load, np.zeros(pools), fractions, np.ones(signals), bounds, options=_EXACT)
     beta = np.clip(solution.x[:-1].reshape(pools, signals), 0.0, 1.0)
     beta /= beta.sum(axis=0)
     # The largest load of this very assignment: the solver's own value may be off by its tolerance.

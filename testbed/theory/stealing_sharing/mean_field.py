@@ -103,7 +103,7 @@ class MeanField:
         return self.transfer_rate / (1 - self.load)
 
     def success_probability(self, policy: Policy) -> float:
-        """Return the share of probes that move a task: u2 for stealing, 1 - lam for sharing."""
+        """Return the fraction of probes that move a task: u2 for stealing, 1 - lam for sharing."""
         return self.pending_probability if require_policy(policy) == "stealing" else 1 - self.load
 
     @overload

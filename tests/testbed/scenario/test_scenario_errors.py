@@ -65,7 +65,7 @@ SLIPS = [
     # wrong types
     ("servers = 40", 'servers = "40"', 'cluster.pools[0].servers = "40": must be a whole number of at least 1'),
     ("nodes = 2", "nodes = 2.5", 'cluster.nodes = 2.5: must be a whole number of at least 1 or "per-server" ('),
-    ('"50ms"', "50", "run.time_unit = 50: must be a text ("),
+    ('"50ms"', "50", "run.time_unit = 50: must be a string ("),
     ("warmup = 50", "warmup = true", 'run.warmup = true: must be a number of at least 0 or "auto" ('),
     ("warmup = 50", "warmup = 2024-02-29", 'run.warmup = 2024-02-29: must be a number of at least 0 or "auto" ('),
     ("size = {", "size = 1 #", "workload.size = 1: must be a table with kind = "),
@@ -84,13 +84,13 @@ SLIPS = [
     (
         'name = "main"',
         'name = "ma.in"',
-        'cluster.pools[0].name = "ma.in": must be a text (letters, digits, ',
+        'cluster.pools[0].name = "ma.in": must be a string (letters, digits, ',
     ),
-    ('name = "good"', 'name = "../good"', 'name = "../good": must be a text (letters, '),
+    ('name = "good"', 'name = "../good"', 'name = "../good": must be a string (letters, '),
     # missing
     ('policy = "power-of-d"\nd = 2', "", 'dispatch.policy: missing; must be one of "batch-filling", '),
     ("servers = 40", "", "cluster.pools[0].servers: missing; must be a whole number of at least 1"),
-    ('name = "good"', "", "name: missing; must be a text"),
+    ('name = "good"', "", "name: missing; must be a string"),
     ("load = 0.8", "", "workload.load: missing; give workload.load (work per server) or workload.rate (jobs per time"),
     # settings that don't fit together
     ("load = 0.8", "load = 0.8\nrate = 3", "workload.load = 0.8: give workload.load or workload.rate = 3, not both"),
@@ -119,8 +119,8 @@ SLIPS = [
     ('"50ms"', "50ms", "line 3, column 15: expected newline or end of document after a statement; put one key"),
     ("load = 0.8", "load = 0.8\nload = 3", "line 15, column 9: cannot overwrite a value; this key has a value already"),
     ("[workload]", "[run]", "line 13, column 5: cannot declare [run] twice; this table is there already: "),
-    ('"power-of-d"', "power-of-d", 'line 21, column 10: invalid value; a text needs quotes, as in policy = "random"'),
-    ('"good"', '"good', "line 1, column 13: illegal character '\\n'; a text ends on the line where it begins"),
+    ('"power-of-d"', "power-of-d", 'line 21, column 10: invalid value; a string needs quotes, as in policy = "random"'),
+    ('"good"', '"good', "line 1, column 13: illegal character '\\n'; a string ends on the line where it begins"),
 ]
 
 
@@ -141,7 +141,7 @@ def test_a_missing_file_lists_the_shipped_scenarios(tmp_path: Path) -> None:
     shipped = sorted(path.stem for path in (Path(testbed.__file__).parent / "scenario" / "shipped").glob("*.toml"))
     assert str(caught.value) == (
         'quikstart: there is no such file; did you mean "quickstart"? '
-        f"(shipped scenarios, to be had by name: {', '.join(shipped)})"
+        f"(scenarios that come with the testbed, by name: {', '.join(shipped)})"
     )
     with pytest.raises(ScenarioError, match="Is a directory"):
         load(tmp_path)
@@ -149,7 +149,7 @@ def test_a_missing_file_lists_the_shipped_scenarios(tmp_path: Path) -> None:
 
 def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_bytes(GOOD.replace("good", "gööd").encode("latin-1"))
-    with pytest.raises(ScenarioError, match=r"is not a text in UTF-8 \(byte 9\)"):
+    with pytest.raises(ScenarioError, match=r"is not UTF-8 \(byte 9\)"):
         load(tmp_path / "s.toml")
 
 

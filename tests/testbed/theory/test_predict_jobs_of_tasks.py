@@ -109,7 +109,7 @@ def test_a_fast_server_scales_the_time_of_a_job_of_tasks(jobs_of: Callable[..., 
         (7, "round-robin", {}, "divide 100 servers"),
         (10, "jiq", {"dispatchers": 2}, "one dispatcher"),
         (10, "jsq", {"buffer": 3}, "no limit is derived"),
-        (10, "random", {"weights": (1.0, 2.0) * 50, "replacement": True}, "same speed, buffer and share"),
+        (10, "random", {"weights": (1.0, 2.0) * 50, "replacement": True}, "same speed, buffer and fraction"),
     ],
 )
 def test_jobs_of_tasks_without_a_theory_say_why(
