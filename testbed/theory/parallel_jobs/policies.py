@@ -1,9 +1,10 @@
-"""The mean field of every dispatching policy for parallel jobs, by the policy's name."""
+"""The mean field of each dispatching policy for parallel jobs, by the name of the limit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from testbed.theory.argument_checks import require_count, require_load
 from testbed.theory.parallel_jobs.batch_filling import batch_filling
@@ -19,28 +20,31 @@ from testbed.theory.parallel_jobs.late_binding import late_binding
 from testbed.theory.parallel_jobs.probed_space import number_of_probes
 from testbed.theory.parallel_jobs.steady_job import MeanField
 
-#: The policies that probe, from (load, tasks, probe overhead, buffer).
-_PROBING: dict[str, Callable[[float, int, float, int | None], MeanField]] = {
-    "batch-filling": lambda load, k, d, b: batch_filling(load, k, number_of_probes(k, d), b),
-    "batch-sampling": lambda load, k, d, b: batch_sampling(load, k, number_of_probes(k, d), b),
-    "per-task-power-of-d": lambda load, k, d, b: power_of_d_tasks("per-task-power-of-d", load, k, d, b),
-    "per-task-power-of-kd": lambda load, k, d, b: power_of_d_tasks(
-        "per-task-power-of-kd", load, k, number_of_probes(k, d), b
+
+class _Limit(NamedTuple):
+    """The limit of a policy, from (load, tasks, probe overhead, buffer)."""
+
+    compute: Callable[[float, int, float, int | None], MeanField]
+    probes: bool = True
+    with_buffer: bool = True  # whether it is derived with finite buffers too
+
+
+_LIMITS = {
+    "random": _Limit(lambda load, k, d, b: random_tasks(load, k, b), probes=False),
+    "round-robin": _Limit(lambda load, k, d, b: round_robin_tasks(load, k), probes=False, with_buffer=False),
+    "jsq": _Limit(lambda load, k, d, b: jsq_tasks(load, k), probes=False, with_buffer=False),
+    "jiq": _Limit(lambda load, k, d, b: jiq_tasks(load, k), probes=False, with_buffer=False),
+    "batch-filling": _Limit(lambda load, k, d, b: batch_filling(load, k, number_of_probes(k, d), b)),
+    "batch-sampling": _Limit(lambda load, k, d, b: batch_sampling(load, k, number_of_probes(k, d), b)),
+    "per-task-power-of-d": _Limit(lambda load, k, d, b: power_of_d_tasks("per-task-power-of-d", load, k, d, b)),
+    "per-task-power-of-kd": _Limit(
+        lambda load, k, d, b: power_of_d_tasks("per-task-power-of-kd", load, k, number_of_probes(k, d), b)
     ),
-    "late-binding": lambda load, k, d, b: late_binding(load, k, number_of_probes(k, d)),
+    "late-binding": _Limit(lambda load, k, d, b: late_binding(load, k, number_of_probes(k, d)), with_buffer=False),
 }
-#: The others, from (load, tasks, buffer).
-_PROBELESS: dict[str, Callable[[float, int, int | None], MeanField]] = {
-    "random": random_tasks,
-    "round-robin": lambda load, k, b: round_robin_tasks(load, k),
-    "jsq": lambda load, k, b: jsq_tasks(load, k),
-    "jiq": lambda load, k, b: jiq_tasks(load, k),
-}
-#: Policies whose limit is derived with finite buffers too.
-_WITH_BUFFER = {"random", "batch-filling", "batch-sampling", "per-task-power-of-d", "per-task-power-of-kd"}
 
 #: The names that mean_field knows.
-POLICIES = (*_PROBELESS, *_PROBING)
+POLICIES = tuple(_LIMITS)
 
 
 def mean_field(
@@ -63,15 +67,14 @@ def mean_field(
         require_count("buffer", buffer)
         if not (math.isfinite(load) and load > 0):
             raise ValueError(f"load is {load}; give a finite load above 0")
-        if policy in POLICIES and policy not in _WITH_BUFFER:
+        if policy in _LIMITS and not _LIMITS[policy].with_buffer:
             raise ValueError(f"no limit is derived for {policy} with a finite buffer")
-    if policy in _PROBELESS:
-        return _PROBELESS[policy](load, tasks, buffer)
-    if policy not in _PROBING:
+    if policy not in _LIMITS:
         raise ValueError(f"unknown policy {policy!r}; one of {', '.join(POLICIES)}")
-    if probe_overhead is None:
+    limit = _LIMITS[policy]
+    if limit.probes and probe_overhead is None:
         raise ValueError(f"{policy} needs probe_overhead, the number of probes per task")
-    return _PROBING[policy](load, tasks, probe_overhead, buffer)
+    return limit.compute(load, tasks, probe_overhead or 0.0, buffer)
 
 
 def probe_overhead_needed(servers: int, tasks: int, load: float, target: float) -> float:
