@@ -63,11 +63,6 @@ class PolicyLike(Protocol):
         ...
 
     @classmethod
-    def cancels_on_start(cls, parameters: Any) -> bool:
-        """Return whether the start of one copy cancels the others."""
-        ...
-
-    @classmethod
     def mean_probes(cls, parameters: Any, servers: int, tasks: int) -> float:
         """Return the mean number of probes for a job of that many tasks."""
         ...

@@ -8,13 +8,13 @@ from typing_extensions import override
 
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.parallel_jobs import MeanField, mean_field, number_of_probes
-from testbed.theory.policy_theory import PolicyTheory
+from testbed.theory.policy_theory import PolicyTheory, QueueOblivious
 from testbed.theory.prediction import Formula, NoTheoryError
 from testbed.theory.service import is_exponential
 
 
 class JobsOfTasks(PolicyTheory):
-    """A policy whose jobs of a fixed number of tasks have a mean field; none looks at queues but by its probes."""
+    """A policy whose jobs of a fixed number of tasks have a mean field."""
 
     #: What testbed.theory.parallel_jobs.mean_field calls it, and where it comes from.
     mean_field: ClassVar[str]
@@ -23,8 +23,6 @@ class JobsOfTasks(PolicyTheory):
     several_dispatchers: ClassVar[bool] = True
     #: Whether no job waits in the limit.
     no_waiting: ClassVar[bool] = False
-    #: Whether the policy looks at no queue.
-    looks_at_no_queue: ClassVar[bool] = False
 
     @override
     def formula_for_tasks(self, model: ClusterModel) -> Formula:
@@ -50,7 +48,7 @@ class JobsOfTasks(PolicyTheory):
             field.steady_state().scaled(mean),
             (*self._notes(model, field, mean), *self.notes_on_limit(model, field)),
             probing=self.probing(model) + reserves,
-            queue_oblivious=self.looks_at_no_queue and not reserves,
+            queue_oblivious=isinstance(self, QueueOblivious) and not reserves,
             lower_bound=field.inherent_delay * mean,
         )
 

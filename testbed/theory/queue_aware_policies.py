@@ -54,40 +54,6 @@ def power_of_d_choices(model: ClusterModel) -> Formula:
     return Formula(name, source, "limit", state, tuple(notes), probing=probing, lower_bound=lower_bound)
 
 
-def join_shortest_queue(model: ClusterModel) -> Formula:
-    """Return join the shortest queue: no job waits in the limit."""
-    _require_patience(model)
-    return _no_waiting(
-        model, "join the shortest queue", "Eschenfeldt and Gamarnik 2018; Liu and Ying 2020", probing=1.0
-    )
-
-
-def least_outstanding(model: ClusterModel) -> Formula:
-    """Return least outstanding, which is join the shortest queue when one dispatcher places all jobs."""
-    if model.dispatchers > 1 and model.servers > 1:
-        raise NoTheoryError("least outstanding has a formula for one dispatcher only: each sees but its own jobs")
-    return _no_waiting(
-        model, "least outstanding = join the shortest queue", "Eschenfeldt and Gamarnik 2018; Liu and Ying 2020"
-    )
-
-
-def join_idle_queue(model: ClusterModel) -> Formula:
-    """Return join the idle queue: no job waits with one dispatcher; several may find their own idle list empty."""
-    source = "Lu, Xie, Kliot, Geller, Larus and Greenberg 2011"
-    if model.dispatchers == 1 or model.servers == 1:
-        return _no_waiting(model, "join the idle queue", source)
-    load = _require_exponential(model, "join the idle queue")
-    ratio = model.servers / model.dispatchers
-    notes = [
-        f"the limit of many servers and many dispatchers, {ratio:.4g} servers to each; of the difference with "
-        f"{model.servers} servers and {model.dispatchers} dispatchers not even the sign is known"
-    ]
-    lower_bound = _central_queue(model, load, notes)
-    state = jiq_limit(load, ratio).scaled(model.pools[0].service.mean)
-    name = f"join the idle queue, {model.dispatchers} dispatchers, N → ∞"
-    return Formula(name, source, "limit", state, tuple(notes), lower_bound=lower_bound)
-
-
 def _no_waiting(model: ClusterModel, policy: str, source: str, probing: float = 0.0) -> Formula:
     if model.servers == 1:
         return random_routing(model)
@@ -169,7 +135,11 @@ class JoinShortestQueue(JobsOfTasks):
 
     @override
     def formula(self, model: ClusterModel) -> Formula:
-        return join_shortest_queue(model)
+        """Return join the shortest queue: no job waits in the limit."""
+        _require_patience(model)
+        return _no_waiting(
+            model, "join the shortest queue", "Eschenfeldt and Gamarnik 2018; Liu and Ying 2020", probing=1.0
+        )
 
     @override
     def probing(self, model: ClusterModel) -> float:
@@ -187,7 +157,12 @@ class LeastOutstanding(JobsOfTasks):
 
     @override
     def formula(self, model: ClusterModel) -> Formula:
-        return least_outstanding(model)
+        """Return least outstanding, which is join the shortest queue when one dispatcher places all jobs."""
+        if model.dispatchers > 1 and model.servers > 1:
+            raise NoTheoryError("least outstanding has a formula for one dispatcher only: each sees but its own jobs")
+        return _no_waiting(
+            model, "least outstanding = join the shortest queue", "Eschenfeldt and Gamarnik 2018; Liu and Ying 2020"
+        )
 
 
 class JoinIdleQueue(JobsOfTasks):
@@ -201,7 +176,20 @@ class JoinIdleQueue(JobsOfTasks):
 
     @override
     def formula(self, model: ClusterModel) -> Formula:
-        return join_idle_queue(model)
+        """Return join the idle queue: no job waits with one dispatcher; several may find their own idle list empty."""
+        source = "Lu, Xie, Kliot, Geller, Larus and Greenberg 2011"
+        if model.dispatchers == 1 or model.servers == 1:
+            return _no_waiting(model, "join the idle queue", source)
+        load = _require_exponential(model, "join the idle queue")
+        ratio = model.servers / model.dispatchers
+        notes = [
+            f"the limit of many servers and many dispatchers, {ratio:.4g} servers to each; of the difference with "
+            f"{model.servers} servers and {model.dispatchers} dispatchers not even the sign is known"
+        ]
+        lower_bound = _central_queue(model, load, notes)
+        state = jiq_limit(load, ratio).scaled(model.pools[0].service.mean)
+        name = f"join the idle queue, {model.dispatchers} dispatchers, N → ∞"
+        return Formula(name, source, "limit", state, tuple(notes), lower_bound=lower_bound)
 
 
 POWER_OF_D = PowerOfD()

@@ -42,51 +42,6 @@ def random_routing(model: ClusterModel) -> Formula:
     )
 
 
-def round_robin_routing(model: ClusterModel) -> Formula:
-    """Return round robin: with one dispatcher every N-th arrival at each server, GI/M/1 with N gaps as one.
-
-    Several dispatchers deal independently; the superposition of their streams at a server tends to a Poisson process as
-    their number grows, so that M/M/1 is an approximation.
-    """
-    if model.servers == 1:
-        return random_routing(model)
-    if not all(is_exponential(pool.service) for pool in model.pools):
-        raise NoTheoryError("round robin has a formula for exponential service times only")
-    if model.dispatchers > 1:
-        if not model.poisson:
-            raise NoTheoryError("round robin with several dispatchers has a formula for Poisson arrivals only")
-        formula = random_routing(model)
-        regular = _dealt(model)
-        return Formula(
-            "M/M/1, round robin by several dispatchers",
-            "superposition of independent regular streams, tending to Poisson (Palm, Khinchine)",
-            "approximation",
-            formula.state,
-            (
-                "the stream at a server is more regular than Poisson, less regular than with one dispatcher: expect a "
-                f"value between {regular.mean_response_time:.4g} (one dispatcher) and "
-                f"{formula.state.mean_response_time:.4g}, nearer to the latter the more dispatchers there are",
-                *formula.notes,
-            ),
-            queue_oblivious=True,
-        )
-    gaps = f"E_{model.servers}" if model.poisson else f"GI^({model.servers})"
-    state = _dealt(model)
-    notes: tuple[str, ...] = ()
-    if model.poisson and model.identical_servers:
-        load = model.rate * model.pools[0].service.mean / model.servers
-        limit = round_robin(math.inf, load).scaled(model.pools[0].service.mean).mean_response_time
-        notes = (f"with ever more servers it falls to {limit:.4g} (D/M/1)",)
-    return Formula(
-        f"{gaps}/M/1, round robin",
-        "GI/M/1 queue with Erlang gaps" if model.poisson else "GI/M/1 queue",
-        "exact",
-        state,
-        notes,
-        queue_oblivious=True,
-    )
-
-
 def require_ample_buffers(state: SteadyState, buffer: int | None) -> None:
     """Raise NoTheoryError unless a queue with an unlimited buffer would almost never be as long as ``buffer``."""
     if buffer is None:
@@ -162,7 +117,6 @@ class RandomRouting(QueueOblivious, JobsOfTasks):
 
     mean_field = "random"
     mean_field_source = "M/M/1; Wang et al. 2019"
-    looks_at_no_queue = True
 
     @override
     def formula(self, model: ClusterModel) -> Formula:
@@ -197,11 +151,51 @@ class RoundRobin(QueueOblivious, JobsOfTasks):
     mean_field = "round-robin"
     mean_field_source = "D/M/1"
     several_dispatchers = False
-    looks_at_no_queue = True
 
     @override
     def formula(self, model: ClusterModel) -> Formula:
-        return round_robin_routing(model)
+        """Return round robin: with one dispatcher every N-th arrival at each server, GI/M/1 with N gaps as one.
+
+        Several dispatchers deal independently; the superposition of their streams at a server tends to a Poisson
+        process as their number grows, so that M/M/1 is an approximation.
+        """
+        if model.servers == 1:
+            return random_routing(model)
+        if not all(is_exponential(pool.service) for pool in model.pools):
+            raise NoTheoryError("round robin has a formula for exponential service times only")
+        if model.dispatchers > 1:
+            if not model.poisson:
+                raise NoTheoryError("round robin with several dispatchers has a formula for Poisson arrivals only")
+            formula = random_routing(model)
+            regular = _dealt(model)
+            return Formula(
+                "M/M/1, round robin by several dispatchers",
+                "superposition of independent regular streams, tending to Poisson (Palm, Khinchine)",
+                "approximation",
+                formula.state,
+                (
+                    "the stream at a server is more regular than Poisson, less regular than with one dispatcher: "
+                    f"expect a value between {regular.mean_response_time:.4g} (one dispatcher) and "
+                    f"{formula.state.mean_response_time:.4g}, nearer to the latter the more dispatchers there are",
+                    *formula.notes,
+                ),
+                queue_oblivious=True,
+            )
+        gaps = f"E_{model.servers}" if model.poisson else f"GI^({model.servers})"
+        state = _dealt(model)
+        notes: tuple[str, ...] = ()
+        if model.poisson and model.identical_servers:
+            load = model.rate * model.pools[0].service.mean / model.servers
+            limit = round_robin(math.inf, load).scaled(model.pools[0].service.mean).mean_response_time
+            notes = (f"with ever more servers it falls to {limit:.4g} (D/M/1)",)
+        return Formula(
+            f"{gaps}/M/1, round robin",
+            "GI/M/1 queue with Erlang gaps" if model.poisson else "GI/M/1 queue",
+            "exact",
+            state,
+            notes,
+            queue_oblivious=True,
+        )
 
     @override
     def covered_load(self, model: ClusterModel) -> float:

@@ -97,32 +97,6 @@ def pools_of(model: ClusterModel) -> Model:
     )
 
 
-def static_assignment(model: ClusterModel) -> Formula:
-    """Return static assignment: M/G/1 at servers with queues of their own, M/G/n at central queues, and thresholds.
-
-    With thresholds the latency is an approximation. Raises NoTheoryError where there is none.
-    """
-    thresholds = Thresholds.of(model)
-    if thresholds is not None:
-        return _with_thresholds(model, thresholds)
-    if not any(pool.central for pool in model.pools):
-        return random_routing(model)
-    if not model.poisson:
-        raise NoTheoryError("central queues have a formula for Poisson arrivals only")
-    if model.mean_delay > 0 and not all(pool.central for pool in model.pools):
-        raise NoTheoryError("with message delay there is no formula for pools of which only some have central queues")
-    queues = [_queue(model, pool) for pool in model.pools if pool.fraction]
-    names = list(dict.fromkeys(name for name, _, _ in queues))
-    kind: Kind = "exact" if all(exact for _, _, exact in queues) else "approximation"
-    state = mixture([pool.fraction for pool in model.pools if pool.fraction], [state for _, state, _ in queues])
-    notes = []
-    if kind == "approximation":
-        notes.append("several servers behind a queue: a two-moment formula, exact for exponential service times")
-    notes += _handover_note(model)
-    source = "Erlang 1917; Pollaczek-Khinchine formula; two-moment approximation of M/G/n (Lee and Longton 1959)"
-    return Formula(f"{', '.join(names)}, static", source, kind, state, tuple(notes), relayed=2.0, queue_oblivious=True)
-
-
 def _queue(model: ClusterModel, pool: PoolModel) -> tuple[str, SteadyState, bool]:
     """Return name, steady state and exactness of a pool that gets its fraction of the jobs at random."""
     assert pool.fraction is not None
@@ -241,7 +215,33 @@ class StaticAssignment(QueueOblivious):
 
     @override
     def formula(self, model: ClusterModel) -> Formula:
-        return static_assignment(model)
+        """Return static assignment: M/G/1 at servers with queues of their own, M/G/n at central queues, and thresholds.
+
+        With thresholds the latency is an approximation. Raises NoTheoryError where there is none.
+        """
+        thresholds = Thresholds.of(model)
+        if thresholds is not None:
+            return _with_thresholds(model, thresholds)
+        if not any(pool.central for pool in model.pools):
+            return random_routing(model)
+        if not model.poisson:
+            raise NoTheoryError("central queues have a formula for Poisson arrivals only")
+        if model.mean_delay > 0 and not all(pool.central for pool in model.pools):
+            raise NoTheoryError(
+                "with message delay there is no formula for pools of which only some have central queues"
+            )
+        queues = [_queue(model, pool) for pool in model.pools if pool.fraction]
+        names = list(dict.fromkeys(name for name, _, _ in queues))
+        kind: Kind = "exact" if all(exact for _, _, exact in queues) else "approximation"
+        state = mixture([pool.fraction for pool in model.pools if pool.fraction], [state for _, state, _ in queues])
+        notes = []
+        if kind == "approximation":
+            notes.append("several servers behind a queue: a two-moment formula, exact for exponential service times")
+        notes += _handover_note(model)
+        source = "Erlang 1917; Pollaczek-Khinchine formula; two-moment approximation of M/G/n (Lee and Longton 1959)"
+        return Formula(
+            f"{', '.join(names)}, static", source, kind, state, tuple(notes), relayed=2.0, queue_oblivious=True
+        )
 
     @override
     def fractions(self, model: ClusterModel) -> list[tuple[PoolModel, float, int]]:
