@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from dispatchers.policy import Timeout
-from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.probing import ProbeRound, ProbingPolicy
 from dispatchers.water_filling import fill
 from dispatchers.whole_jobs import WholeJobPolicy, number_of_probes
 
@@ -48,12 +48,12 @@ class BatchFilling(WholeJobPolicy, ProbingPolicy):
         servers = dispatcher.servers
         sample = dispatcher.rng.sample(servers, number_of_probes(tasks, self.parameters.d, servers))
         if len(sample) > 1:
-            self.ask(job, sample, tasks=tasks)
+            self.start_round(job, sample, tasks=tasks)
         else:
             for _ in range(tasks):
                 dispatcher.assign(job, sample[0])
 
-    def decide(self, question: Question) -> None:
+    def decide(self, round: ProbeRound) -> None:
         """Fill the tasks in."""
-        for server in fill(question.servers, question.queue_lengths, question.tasks):
-            self.dispatcher.assign(question.job, server)
+        for server in fill(round.servers, round.queue_lengths, round.tasks):
+            self.dispatcher.assign(round.job, server)

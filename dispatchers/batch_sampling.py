@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from dispatchers.policy import Timeout
-from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.probing import ProbeRound, ProbingPolicy
 from dispatchers.whole_jobs import DistinctServersPolicy, number_of_probes
 
 
@@ -45,18 +45,16 @@ class BatchSampling(DistinctServersPolicy, ProbingPolicy):
         servers = dispatcher.servers
         sample = dispatcher.rng.sample(servers, number_of_probes(tasks, self.parameters.d, servers))
         if len(sample) > tasks:
-            self.ask(job, sample, tasks=tasks)
+            self.start_round(job, sample, tasks=tasks)
         else:
             for server in sample:
                 dispatcher.assign(job, server)
 
-    def decide(self, question: Question) -> None:
+    def decide(self, round: ProbeRound) -> None:
         """Place a task on each of the shortest queues; the sort keeps the random order of equal ones."""
-        queue_lengths = question.queue_lengths
-        known = sorted(
-            (server for server in question.servers if server in queue_lengths), key=queue_lengths.__getitem__
-        )
-        if len(known) < question.tasks:
-            known += [server for server in question.servers if server not in queue_lengths]
-        for server in known[: question.tasks]:
-            self.dispatcher.assign(question.job, server)
+        queue_lengths = round.queue_lengths
+        known = sorted((server for server in round.servers if server in queue_lengths), key=queue_lengths.__getitem__)
+        if len(known) < round.tasks:
+            known += [server for server in round.servers if server not in queue_lengths]
+        for server in known[: round.tasks]:
+            self.dispatcher.assign(round.job, server)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from dispatchers.policy import Policy
+from dispatchers.view import DispatcherView
 from testbed.core.agent import Timer
 from testbed.core.messages import Done
 
@@ -41,10 +42,10 @@ class Hedge(Policy):
     source = "Dean and Barroso 2013 (The Tail at Scale)"
     Parameters = HedgeParameters
 
-    def __init__(self, parameters: HedgeParameters, dispatcher: Any) -> None:
+    def __init__(self, parameters: HedgeParameters, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._delay = float(parameters.delay)
-        self._uniform = dispatcher.env.stream(f"dispatcher/{dispatcher.index}/hedges").uniform
+        self._uniform = dispatcher.stream("hedges").uniform
         self._timers: dict[int, Timer] = {}  # by job that may still get a copy
 
     @classmethod

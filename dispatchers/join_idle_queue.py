@@ -17,6 +17,7 @@ from typing import Any
 
 from dispatchers.policy import Policy
 from dispatchers.server_set import ServerSet
+from dispatchers.view import DispatcherView
 
 
 class JoinIdleQueue(Policy):
@@ -26,7 +27,7 @@ class JoinIdleQueue(Policy):
     source = "Lu, Xie, Kliot, Geller, Larus and Greenberg 2011"
     idle_reports = True
 
-    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self.listed = ServerSet()  # the servers known as idle
 
@@ -41,7 +42,7 @@ class JoinIdleQueue(Policy):
             server = int(draw * dispatcher.servers)
         dispatcher.assign(job, server)
 
-    def on_lost(self, first: int, last: int) -> None:
+    def on_down(self, first: int, last: int) -> None:
         """Strike the dead servers off the list."""
         for server in [server for server in self.listed if first <= server <= last]:
             self.listed.remove(server)

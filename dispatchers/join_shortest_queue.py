@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from dispatchers.policy import Timeout
-from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.probing import ProbeRound, ProbingPolicy
 from dispatchers.water_filling import fill
 
 
@@ -50,7 +50,7 @@ class JoinShortestQueue(ProbingPolicy):
         if dispatcher.servers == 1:
             super().place_tasks(job, tasks)
         else:
-            self.ask(job, order, tasks=tasks)
+            self.start_round(job, order, tasks=tasks)
 
     def place(self, job: int) -> None:
         """Ask all servers."""
@@ -59,17 +59,17 @@ class JoinShortestQueue(ProbingPolicy):
         if dispatcher.servers == 1:
             dispatcher.assign(job, 0)
         else:
-            self.ask(job, range(dispatcher.servers), draw)
+            self.start_round(job, range(dispatcher.servers), draw)
 
-    def decide(self, question: Question) -> None:
+    def decide(self, round: ProbeRound) -> None:
         """Place the tasks on shortest queues among those known."""
-        queue_lengths = question.queue_lengths
-        if question.tasks > 1:
-            for server in fill(question.servers, queue_lengths, question.tasks):
-                self.dispatcher.assign(question.job, server)
+        queue_lengths = round.queue_lengths
+        if round.tasks > 1:
+            for server in fill(round.servers, queue_lengths, round.tasks):
+                self.dispatcher.assign(round.job, server)
             return
         shortest = min(queue_lengths.values(), default=0)
         # In the order of the servers, not of the replies: the choice must not depend on which reply came first.
-        tied = [server for server in question.servers if queue_lengths.get(server, shortest + 1) == shortest]
-        candidates = tied or question.servers
-        self.dispatcher.assign(question.job, candidates[int(question.draw * len(candidates))])
+        tied = [server for server in round.servers if queue_lengths.get(server, shortest + 1) == shortest]
+        candidates = tied or round.servers
+        self.dispatcher.assign(round.job, candidates[int(round.draw * len(candidates))])

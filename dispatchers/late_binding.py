@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from dispatchers.view import DispatcherView
 from dispatchers.whole_jobs import DistinctServersPolicy, number_of_probes
 from testbed.core.messages import Fetch
 
@@ -46,7 +47,7 @@ class LateBinding(DistinctServersPolicy):
     Parameters = LateBindingParameters
     reserves = True
 
-    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._open: dict[int, _Reservations] = {}  # by job
         self._made = 0
@@ -83,7 +84,7 @@ class LateBinding(DistinctServersPolicy):
             for number, server in reservations.servers.items():
                 self.dispatcher.cancel(server, job, number)
 
-    def on_lost(self, first: int, last: int) -> None:
+    def on_down(self, first: int, last: int) -> None:
         """Replace the dead servers' reservations, where a job has fewer left than tasks."""
         dispatcher = self.dispatcher
         for job, reservations in self._open.items():

@@ -15,6 +15,7 @@ from typing import Any
 
 from dispatchers.policy import Policy
 from dispatchers.server_set import ServerSet
+from dispatchers.view import DispatcherView
 from testbed.core.messages import Done
 
 DEAD = -1  # in place of the count of a server that has died
@@ -26,7 +27,7 @@ class LeastOutstanding(Policy):
     name = "least-outstanding"
     source = "common practice ('least connections'); local form of join the shortest queue"
 
-    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._counts = [0] * dispatcher.servers
         self._groups = [ServerSet(range(dispatcher.servers))]  # by count
@@ -44,14 +45,14 @@ class LeastOutstanding(Policy):
             self._least += 1
         self.dispatcher.assign(job, server)
 
-    def on_lost(self, first: int, last: int) -> None:
+    def on_down(self, first: int, last: int) -> None:
         """Leave the dead servers out."""
         for server in range(first, last + 1):
             self._groups[self._counts[server]].remove(server)
             self._counts[server] = DEAD
         self._find_least()
 
-    def on_found(self, first: int, last: int) -> None:
+    def on_up(self, first: int, last: int) -> None:
         """Count nothing at the servers that are there again."""
         for server in range(first, last + 1):
             self._counts[server] = 0

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from dispatchers.policy import Policy
+from dispatchers.view import DispatcherView
 
 
 class RandomParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +38,7 @@ class Random(Policy):
     source = "classical; M/G/1 by Pollaczek and Khinchine"
     Parameters = RandomParameters
 
-    def __init__(self, parameters: RandomParameters, dispatcher: Any) -> None:
+    def __init__(self, parameters: RandomParameters, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._cumulated: list[float] | None = None
         if parameters.weights is not None:

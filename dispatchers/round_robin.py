@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from dispatchers.policy import Policy
+from dispatchers.view import DispatcherView
 
 
 class RoundRobin(Policy):
@@ -18,7 +19,7 @@ class RoundRobin(Policy):
     name = "round-robin"
     source = "classical; E_N/M/1 (Kleinrock, Queueing Systems I, 1975)"
 
-    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._next = dispatcher.rng.integer(dispatcher.servers)
 

@@ -17,11 +17,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import fsum
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from dispatchers.policy import Policy
+from dispatchers.view import DispatcherView
 
 #: The signal of a job of whose type nothing is told, after those that are called like the types.
 UNKNOWN = "unknown"
@@ -113,26 +114,15 @@ class StaticParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
 
 
-class Rational(Protocol):
-    """Chooses the pool and the thresholds that are best for a job of known sizes."""
-
-    def choose(self, sizes: Sequence[float], uniform: float) -> tuple[int, list[float]]:
-        """Return the index of the pool where the job starts, and its thresholds by visit, in time units.
-
-        ``sizes`` are its sizes by pool; ``uniform``, a draw from [0, 1), decides between choices that are equally good.
-        """
-        ...
-
-
 class Static(Policy):
     """Fixed shares of the jobs for each pool, which may depend on what is known of their types."""
 
     name = "static"
     source = "Raaijmakers, Borst and Boxma, arXiv 2005.13353"
     Parameters = StaticParameters
-    enters = True
+    admits = True
 
-    def __init__(self, parameters: StaticParameters, dispatcher: Any) -> None:
+    def __init__(self, parameters: StaticParameters, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._pools = dispatcher.pools
         servers = {pool.name: pool.servers for pool in self._pools}
@@ -162,12 +152,12 @@ class Static(Policy):
         uniform = dispatcher.rng.uniform
         if dispatcher.rational is not None:
             chosen, thresholds = dispatcher.rational.choose(dispatcher.sizes(job), uniform())
-            dispatcher.enter(job, chosen, thresholds)
+            dispatcher.admit(job, chosen, thresholds)
             return
         cumulated = self._cumulated[dispatcher.signal(job) if self._by_signal else -1]
         pool = self._pools[bisect_right(cumulated, uniform() * cumulated[-1])]
         if pool.central:
-            dispatcher.enter(job, pool.index)
+            dispatcher.admit(job, pool.index)
         else:
             dispatcher.assign(job, pool.first + int(uniform() * pool.servers))
 

@@ -323,11 +323,11 @@ class Balancer:
 
     # --- deaths ---
 
-    def on_found(self, first: int, last: int) -> None:
+    def on_up(self, first: int, last: int) -> None:
         """Have to do with servers ``first`` to ``last`` again."""
         self._lost = [lost for lost in self._lost if lost != range(first, last + 1)]
 
-    def on_lost(self, first: int, last: int) -> None:
+    def on_down(self, first: int, last: int) -> None:
         """End all exchanges with servers ``first`` to ``last``; tell the dispatchers what had been sent to them."""
         lost = range(first, last + 1)
         self._lost.append(lost)

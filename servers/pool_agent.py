@@ -236,7 +236,7 @@ class PoolAgent(PoolCopies):
 
     # --- deaths ---
 
-    def on_lost(self, first: int, last: int) -> None:
+    def on_down(self, first: int, last: int) -> None:
         """Go on without servers ``first`` to ``last``: what they had starts again, at the head of its queue."""
         lost = [copy for copy in self._copies.values() if first <= copy.server <= last]
         for pool in self._pools:
@@ -249,7 +249,7 @@ class PoolAgent(PoolCopies):
                 self._leave_dead(number, target)
         self._dispatch()
 
-    def on_found(self, first: int, last: int) -> None:
+    def on_up(self, first: int, last: int) -> None:
         """Use servers ``first`` to ``last`` again, which had died."""
         for pool in self._pools:
             pool.remember(first, last)

@@ -74,17 +74,17 @@ class Server(Agent):
         """Let ``balancer`` move waiting tasks from and to this server."""
         self._balancer = balancer
 
-    def on_lost(self, first: int, last: int) -> None:
+    def on_down(self, first: int, last: int) -> None:
         """Note that servers ``first`` to ``last`` have died."""
         if self._balancer is not None:
-            self._balancer.on_lost(first, last)
+            self._balancer.on_down(first, last)
         for dispatcher in self._dispatchers:
             self.env.send(PeerDown(dispatcher, self.address, first, last))
 
-    def on_found(self, first: int, last: int) -> None:
+    def on_up(self, first: int, last: int) -> None:
         """Note that servers ``first`` to ``last`` are there again."""
         if self._balancer is not None:
-            self._balancer.on_found(first, last)
+            self._balancer.on_up(first, last)
 
     def report_idle_to(self, dispatchers: Sequence[int]) -> None:
         """From now on tell these dispatchers of being idle; none if there are none."""
@@ -101,7 +101,7 @@ class Server(Agent):
             self.probes_busy += 1
         else:
             self.probes_idle += 1
-        self.env.send(ProbeReply(probe.sender, self.address, probe.job, self.queue_length, probe.question))
+        self.env.send(ProbeReply(probe.sender, self.address, probe.job, self.queue_length, probe.round))
 
     def on_assign(self, task: Assign) -> None:
         """Serve the task now, queue it, or drop it when the buffer is full."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from testbed.cluster.control import Report
 from testbed.cluster.members import Member
 from testbed.core.records import COUNTED, TABLES, Measurements
-from testbed.runtime.build import has_copies, has_tasks
+from testbed.scenario.modes import has_copies, has_tasks
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario

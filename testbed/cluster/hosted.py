@@ -6,6 +6,7 @@ import math
 import tomllib
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords
 from dispatchers.registry import policies
 from servers.server import Server
 from testbed.cluster.control import Change, Setup
@@ -29,6 +30,7 @@ from testbed.runtime.central_queues import addresses, build_pool_agent, pool_cou
 from testbed.runtime.realtime import RealTimeRuntime
 from testbed.runtime.timerfd import wake_up
 from testbed.scenario import Scenario, decode
+from testbed.scenario.modes import has_copies, has_tasks, tasks_move
 
 IDLE_REPORTS_AFTER = 0.25  # seconds from a change of policy until servers report as the new one wants
 SLICES_KEPT = 1024  # of time, in which a standing cluster's occupancy is known
@@ -72,8 +74,13 @@ class Hosted:
             if standing is None:
                 schedule_slices(self.runtime, self.occupancy, slice_edges(scenario))
         if setup.dispatcher is not None:
+            kept = DispatcherRecords(
+                self.records,
+                self.tasks if has_tasks(scenario) else None,
+                self.copies if has_copies(scenario) else None,
+            )
             self.dispatcher = build_dispatcher(
-                self.runtime, scenario, setup.dispatcher, self.records, self.tasks, self.copies
+                self.runtime, scenario, setup.dispatcher, kept, switches=standing is not None
             )
             agents.append(self.dispatcher)
             jobs = build_workload(scenario, setup.replication).for_dispatcher(setup.dispatcher)
@@ -121,15 +128,15 @@ class Hosted:
         dispatcher = self.dispatcher
         counters = {
             "jobs arrived": dispatcher.arrived if dispatcher else 0,
-            "probes": dispatcher.probes if dispatcher else 0,
+            "probes": dispatcher.probes.sent if dispatcher else 0,
             "idle reports": dispatcher.idle_reports if dispatcher else 0,
-            "reservations cancelled": dispatcher.cancellations if dispatcher else 0,
+            "reservations cancelled": dispatcher.probes.cancellations if dispatcher else 0,
         }
-        if self.scenario.balance is not None:
+        if tasks_move(self.scenario):
             counters.update(zip(COUNTED, self.occupancy.counts, strict=True))
         if dispatcher is not None and dispatcher.recovery is not None:
-            counters["tasks dispatched again"] = dispatcher.recovery.dispatched_again
-            counters["tasks done twice"] = dispatcher.done_twice
+            counters["tasks dispatched again"] = dispatcher.jobs.dispatched_again
+            counters["tasks done twice"] = dispatcher.jobs.done_twice
         return counters | pool_counters(self.pool_agent)
 
     # --- other settings, on a standing cluster ---
@@ -154,7 +161,7 @@ class Hosted:
         """Go over to the policy of ``scenario``."""
         if self.dispatcher is not None and self.source is not None and self.source.next_job is not None:
             policy = policies()[scenario.dispatch.policy]
-            self.dispatcher.switch(policy(scenario.dispatch.parameters, self.dispatcher), self.source.next_job)
+            self.dispatcher.switch(policy(scenario.dispatch.parameters, self.dispatcher.view), self.source.next_job)
 
     def _report_idle(self, scenario: Scenario) -> None:
         """Have servers report that they are idle, if the policy of ``scenario`` wants them to, and else not."""

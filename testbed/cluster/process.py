@@ -38,7 +38,7 @@ from testbed.cluster.metrics.serving import MetricsServer
 from testbed.cluster.peers import PeerConnections
 from testbed.cluster.reporting import Reporter
 from testbed.core.messages import VERSION, ProtocolError
-from testbed.runtime.build import servers_talk
+from testbed.scenario.modes import servers_talk
 
 HOLD_LOOK_SECONDS = 0.02
 

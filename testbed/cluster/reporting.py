@@ -11,7 +11,7 @@ from testbed.cluster.hosted import RECORDS_PER_PIECE, Hosted
 from testbed.cluster.peers import PeerConnections
 from testbed.cluster.snapshot import LONGEST_SHOWN
 from testbed.core.records import ProcessReport
-from testbed.runtime.build import has_copies
+from testbed.scenario.modes import has_copies
 
 PROGRESS_SECONDS = 0.25
 
@@ -82,7 +82,7 @@ class Reporter:
             progress.arrived = dispatcher.arrived
             progress.ended = records.taken + records.count
             progress.in_system = len(dispatcher.in_system)
-            progress.closing = dispatcher.closing
+            progress.closing = dispatcher.placement.awaiting_cancellation
             progress.arrivals_over = source.ended
             progress.responses = records.responses.counts
             progress.response_sum = records.responses.sum

@@ -69,8 +69,8 @@ class Agent:
     def start(self) -> None:
         """Act at time 0, before any message; the default does nothing."""
 
-    def on_lost(self, first: int, last: int) -> None:
+    def on_down(self, first: int, last: int) -> None:
         """Note that the servers at addresses ``first`` to ``last`` have died; the default does nothing."""
 
-    def on_found(self, first: int, last: int) -> None:
+    def on_up(self, first: int, last: int) -> None:
         """Note that servers that had died are there again, empty; the default does nothing."""

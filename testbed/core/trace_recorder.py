@@ -60,6 +60,7 @@ _NOT_DETAILS = frozenset({"to", "sender", "job"})
 _KEPT_NAMES = {
     "job_type": "kind",
     "outcome": "fate",
+    "round": "question",
     "slots": "places",
     "state": "met",
     "state_at_cancellation": "met",

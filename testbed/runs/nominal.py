@@ -11,7 +11,7 @@ import numpy as np
 from dispatchers.registry import policies
 from testbed.measure.checks import Nominal
 from testbed.measure.copies import NominalPool
-from testbed.runtime.build import has_copies
+from testbed.scenario.modes import Mode, has_copies, mode_of
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.pools import pool_requirements
 from testbed.theory.predict import stability_bound
@@ -30,10 +30,12 @@ def nominal(scenario: Scenario) -> Nominal:
     per_pool = [[job_type.speed.get(pool.name, 1.0) for job_type in job_types] for pool in scenario.cluster.pools]
     policy, parameters = policies()[scenario.dispatch.policy], scenario.dispatch.parameters
     # Where a job may move, be copied, or not be served at all its sizes alone don't say how much service it gets.
-    stays = scenario.threshold is None and policy.copies(parameters) == 1
+    stays = scenario.threshold is None and mode_of(scenario) is not Mode.COPIES
     by_sizes = stays and all(all(speeds) for speeds in per_pool)
     same = by_sizes and all(speeds == per_pool[0] for speeds in per_pool)
-    slowness = [(job_type.probability, 1.0 / speed) for job_type, speed in zip(job_types, per_pool[0], strict=True) if speed]
+    slowness = [
+        (job_type.probability, 1.0 / speed) for job_type, speed in zip(job_types, per_pool[0], strict=True) if speed
+    ]
     size_mean, size_second = scenario.mean_size, workload.size.second_moment
     recorded = scenario.recorded_sizes
     if recorded is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dispatchers.knowledge import Knowledge
-from dispatchers.static import Rational
+from dispatchers.view import Rational
 from servers.central_queue import CentralPool
 from servers.pool_agent import PoolAgent
 from servers.thresholds import Rules

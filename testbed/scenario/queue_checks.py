@@ -26,7 +26,7 @@ def _check_central_pools(scenario: Scenario) -> None:
     if not central:
         return
     key = f"cluster.pools[{central[0].index}].queue"
-    able = [policy.name for policy in policies().values() if policy.enters]
+    able = [policy.name for policy in policies().values() if policy.admits]
     if scenario.dispatch.policy not in able:
         raise ScenarioError(
             f"{scenario.dispatch.policy} places jobs on servers; for central queues set dispatch.policy to "

@@ -182,4 +182,4 @@ class Network:
 
     def _tell(self, first: int, last: int, address: int) -> None:
         self._notices[first, last].discard(address)
-        self.agents[address].on_lost(first, last)
+        self.agents[address].on_down(first, last)

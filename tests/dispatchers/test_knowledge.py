@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 from scipy.stats import chisquare
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
 from dispatchers.knowledge import Knowledge, NotToldError
+from dispatchers.placement import DirectPlacement
 from dispatchers.policy import NoParameters, Policy
 from dispatchers.static import StaticParameters
 from testbed.core.records import JobRecords
@@ -69,15 +72,8 @@ class Ask(Policy):
     ],
 )
 def test_a_policy_is_told_what_the_scenario_says_and_no_more(known, told) -> None:
-    dispatcher = Dispatcher(
-        VirtualRuntime(1),
-        1,
-        index=0,
-        servers=1,
-        policy=Ask,
-        parameters=NoParameters(),
-        ledger=JobRecords(1),
-        knowledge=known,
-    )
+    records = DispatcherRecords(JobRecords(1))
+    placement = DirectPlacement(Jobs(VirtualRuntime(1), 1, Surroundings(0, 1), records, known))
+    dispatcher = Dispatcher(placement, partial(Ask, NoParameters()))
     dispatcher.arrive(0, 1, (2.0,))
     assert dispatcher.policy.told == told

@@ -52,7 +52,7 @@ def test_a_dead_servers_task_is_placed_again_when_all_others_have_noticed(desk: 
     assert desk.placed[1] in (1, 2, 3)
     desk.tell(Done(HERE, desk.placed[1], 0, 0, 0.0, 1.0))
     assert desk.records.columns()["outcome"].tolist() == [JobOutcome.COMPLETED]
-    assert (desk.dispatcher.recovery.dispatched_again, desk.dispatcher.done_twice) == (1, 0)
+    assert (desk.dispatcher.jobs.dispatched_again, desk.dispatcher.jobs.done_twice) == (1, 0)
 
 
 def test_a_task_that_was_stolen_from_the_dead_in_time_is_not_placed_again(desk: Any) -> None:
@@ -68,7 +68,7 @@ def test_nothing_is_placed_again_before_the_dead_can_say_no_more_to_this_dispatc
     desk.tell(Done(HERE, 0, 0, 0, 0.0, 1.0))  # was on its way
     desk.lost(0)
     assert desk.placed == [0]
-    assert desk.dispatcher.done_twice == 0
+    assert desk.dispatcher.jobs.done_twice == 0
 
 
 def test_words_that_come_early_count_when_the_dispatcher_notices_itself(desk: Any) -> None:
@@ -173,8 +173,7 @@ def test_a_probe_of_the_dead_is_answered_in_their_place(
 def test_a_reply_to_the_first_question_of_a_job_is_none_to_its_second(recovering: Callable[..., Any]) -> None:
     kind = policies()["power-of-d"]
     for seed in range(20):
-        desk = recovering(policy=kind, parameters=kind.Parameters(d=2, timeout=1.0))
-        desk.dispatcher.rng = desk.runtime.stream(str(seed))
+        desk = recovering(policy=kind, parameters=kind.Parameters(d=2, timeout=1.0), seed=seed)
         desk.dispatcher.arrive(0, 0, (1.0,))
         first = [message.to for message in desk.sent if isinstance(message, Probe)]
         desk.tell(ProbeReply(HERE, first[1], 0, 0, 1))
@@ -208,7 +207,7 @@ def test_servers_that_are_there_again_are_used_again(recovering: Callable[..., A
     desk = recovering(tasks_move=False)
     desk.lost(0, 2)
     assert {desk.arrive(job) for job in range(10)} == {3}
-    desk.dispatcher.on_found(0, 2)
+    desk.dispatcher.on_up(0, 2)
     assert desk.arrive(10) == recovering().arrive()
 
 
@@ -220,11 +219,10 @@ def test_servers_that_are_there_again_are_used_once_all_have_noticed_their_death
     others = [other for other in range(4) if other != server]
     desk.lost(server)
     desk.noticed(server, *others[:-1])
-    desk.dispatcher.on_found(server, server)
+    desk.dispatcher.on_up(server, server)
     assert all(desk.arrive(job) != server for job in range(1, 20))
     desk.noticed(server, others[-1])
-    assert desk.dispatcher.recovery is not None
-    assert desk.dispatcher.recovery.dispatched_again == 1
+    assert desk.dispatcher.jobs.dispatched_again == 1
     assert desk.arrive(20) == server
 
 
@@ -233,5 +231,5 @@ def test_what_died_with_the_last_servers_is_placed_when_some_are_there_again(rec
     desk.arrive(0)
     desk.lost(0, 3)
     before = len(desk.placed)
-    desk.dispatcher.on_found(0, 3)
+    desk.dispatcher.on_up(0, 3)
     assert len(desk.placed) == before + 1

@@ -12,6 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.live_servers import LiveServers
+from dispatchers.placement import DirectPlacement
+from dispatchers.recovery import Recovery
 from dispatchers.registry import policies
 from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
 from servers.server import Server
@@ -73,20 +77,17 @@ class Cluster(Network):
         parameters = dict(case.parameters)
         if parameters.pop("uneven", False):
             parameters["weights"] = tuple(20.0 ** -(address % 3) for address in range(case.servers))
-        self.dispatchers = [
-            Dispatcher(
+        self.dispatchers = []
+        for index in range(case.dispatchers):
+            jobs = Jobs(
                 self.environment(case.servers + index),
                 case.servers + index,
-                index=index,
-                servers=case.servers,
-                policy=kind,
-                parameters=kind.Parameters(**parameters),
-                ledger=self.records,
-                recovers=case.crashes > 0,
-                tasks_move=True,
+                Surroundings(index, case.servers),
+                DispatcherRecords(self.records),
             )
-            for index in range(case.dispatchers)
-        ]
+            placement = DirectPlacement(jobs, LiveServers(jobs) if case.crashes else None)
+            recovery = Recovery(placement, tasks_move=True) if case.crashes else None
+            self.dispatchers.append(Dispatcher(placement, partial(kind, kind.Parameters(**parameters)), recovery))
         for agent in (*self.servers, *self.dispatchers):
             self.add(agent)
 
@@ -175,7 +176,7 @@ def check(case: Case) -> Cluster:
     columns = network.records.columns()
     assert sorted(columns["job"].tolist()) == list(range(case.jobs)), "each job ends once"
     assert np.all(columns["outcome"] == JobOutcome.COMPLETED)
-    assert all(dispatcher.done_twice == 0 for dispatcher in network.dispatchers)
+    assert all(dispatcher.jobs.done_twice == 0 for dispatcher in network.dispatchers)
     live = [server for server in network.servers if server.address not in network.dead]
     for job, places in network.started.items():
         assert sum(place not in network.dead for place in places) <= 1, f"job {job} is served twice: {places}"
@@ -265,5 +266,5 @@ def test_the_races_that_the_protocol_is_for_are_met() -> None:
         withdrawn += network.sent[Withdrawn]
         twice += sum(max(ticket) > 1 for ticket in network.moves.values() if ticket)
         died = check(Case(crashes=2, **settings_))
-        again += sum(dispatcher.recovery.dispatched_again for dispatcher in died.dispatchers)
+        again += sum(dispatcher.jobs.dispatched_again for dispatcher in died.dispatchers)
     assert min(late, withdrawn, twice, again) >= 10

@@ -15,6 +15,7 @@ from servers.server import Server
 from testbed.cluster.metrics.families import counter, counters, gauge, gauges, histogram
 from testbed.core.messages import Message, message_name
 from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
+from testbed.scenario.modes import has_copies
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
@@ -61,7 +62,7 @@ class ProcessMetrics(Collector):
         yield gauge("testbed_scrape_duration_seconds", "How long the latest scrape took here.", self._server.seconds)
         if hosted.dispatcher is not None:
             yield from self._dispatcher(hosted.dispatcher, unit)
-            if hosted.dispatcher.entering is not None or hosted.dispatcher.copying is not None:
+            if has_copies(hosted.scenario):
                 yield from self._copies(unit)
         if hosted.theory is not None:
             yield gauge("testbed_load", "Work that arrives per server and time unit.", hosted.scenario.load)
@@ -143,7 +144,7 @@ class ProcessMetrics(Collector):
             zip(outcomes, records.tasks, strict=True),
         )
         yield counter("testbed_jobs_arrived", "Jobs that have arrived.", dispatcher.arrived)
-        yield counter("testbed_probes", "Probes sent.", dispatcher.probes)
+        yield counter("testbed_probes", "Probes sent.", dispatcher.probes.sent)
         yield gauge("testbed_jobs_in_system", "Jobs that have arrived and not ended.", len(dispatcher.in_system))
 
     def _copies(self, unit: float) -> Iterator[Metric]:

@@ -8,11 +8,11 @@ from testbed.core.messages.message import Message
 class Probe(Message, tag=1):
     """A dispatcher asks a server for its queue length, on behalf of a job.
 
-    ``question`` numbers the dispatcher's questions: a reply to one that is settled is told from one to a later one.
+    ``round`` numbers the dispatcher's probe rounds: a late reply to one that has ended is no reply to another.
     """
 
     job: int
-    question: int = 0
+    round: int = 0
 
 
 class ProbeReply(Message, tag=2):
@@ -20,7 +20,7 @@ class ProbeReply(Message, tag=2):
 
     job: int
     queue_length: int
-    question: int = 0
+    round: int = 0
 
 
 class Assign(Message, tag=3):

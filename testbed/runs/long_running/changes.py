@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dispatchers.policy import Policy
 from dispatchers.registry import policies
-from testbed.runtime.build import holds
 from testbed.runs.long_running.register import LongRunningError
+from testbed.scenario.modes import MODES, Mode, may_follow, mode_of
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -28,41 +27,21 @@ def changed(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
             )
     found = scenario.with_settings(settings)
     if found.dispatch != scenario.dispatch:
-        if scenario.central_pools:
+        if mode_of(scenario) is Mode.CENTRAL_QUEUES:
             raise LongRunningError(
                 "dispatch can't be changed while a cluster with central queues stands; take it down and start another"
             )
         for each in (scenario, found):
-            why = binds_servers(each)
-            if why is not None:
-                possible = ", ".join(sorted(name for name, policy in policies().items() if policy_is_free(policy)))
+            mode = mode_of(each)
+            if MODES[mode].binds_servers:
+                possible = ", ".join(sorted(name for name, policy in policies().items() if may_follow(policy)))
                 raise LongRunningError(
-                    f"{each.dispatch.policy}: {why}, so that servers would have to change too; policies that can "
-                    f"follow one another: {possible}"
+                    f"{each.dispatch.policy}: {mode.value}, so that servers would have to change too; policies that "
+                    f"can follow one another: {possible}"
                 )
         if knows(found) != knows(scenario):
-            raise LongRunningError("dispatch.knows can't be changed while the cluster stands: jobs are told as they come")
+            raise LongRunningError("dispatch.knows can't be changed: what is known of jobs is fixed at the start")
     return found
-
-
-def policy_is_free(policy: type[Policy]) -> bool:
-    """Return whether servers with queues of their own are the same under a policy as under most."""
-    copies = any("copies" in vars(each) for each in policy.__mro__ if each is not Policy)
-    return not (policy.reserves or copies)
-
-
-def binds_servers(scenario: Scenario) -> str | None:
-    """Return what servers do for the dispatchers that is special to the scenario's policy, or None."""
-    policy = policies()[scenario.dispatch.policy]
-    if policy.reserves:
-        return "it puts reservations into queues"
-    if policy.copies(scenario.dispatch.parameters) > 1:
-        return "it makes copies"
-    if scenario.central_pools:
-        return "there are central queues"
-    if holds(scenario):
-        return "places are held for jobs of several tasks"
-    return None
 
 
 def knows(scenario: Scenario) -> object:

@@ -27,10 +27,10 @@ from testbed.cluster.collected import Records
 from testbed.cluster.control import Change, Drain, FromProcess, Pace, Peers, Setup, Start
 from testbed.cluster.controller import OBSERVE_SECONDS, READY_SECONDS, START_IN_SECONDS, Controller
 from testbed.cluster.members import Member, cannot_start, open_process
+from testbed.cluster.snapshot import Theory
 from testbed.core.records import Measurements
 from testbed.scenario import resolved
-from testbed.cluster.snapshot import Theory
-from testbed.runs.long_running.changes import binds_servers
+from testbed.scenario.modes import traits_of
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -175,7 +175,7 @@ class LongRunningController(Controller):
         deaths.append(trio.current_time())
         if member.pools:
             return "the jobs in central queues are gone with it"
-        if member.dispatcher is not None and binds_servers(self.scenario) is not None:
+        if member.dispatcher is not None and traits_of(self.scenario).binds_servers:
             return "servers hold for it what only it can take away"
         if member.servers is not None and all(
             other.process.returncode is not None for other in self.members if other.servers is not None

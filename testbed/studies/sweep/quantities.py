@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from testbed.measure.statistics import Interval
 from testbed.measure.summary import Summary
-from testbed.runtime.build import has_copies
 from testbed.scenario import Scenario
+from testbed.scenario.modes import has_copies
 from testbed.theory.pools import pool_requirements
 from testbed.theory.predict import NoPrediction, Prediction
 

@@ -15,13 +15,13 @@ import pytest
 import trio
 
 import testbed
-from testbed.runs import experiment
-from testbed.runs.experiment import Result
-from testbed.present.live import Silent
+from testbed.cluster.snapshot import Snapshot
 from testbed.core.records import Measurements
 from testbed.measure.summary import Summary
+from testbed.present.live import Silent
+from testbed.runs import experiment
+from testbed.runs.experiment import Result
 from testbed.scenario import Scenario, decode
-from testbed.cluster.snapshot import Snapshot
 
 
 def scenario(**settings: Any) -> Scenario:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from testbed.runs import probe_rate as balancing
-from testbed.runs.probe_rate import TOLERANCE, calibrated, mean_field_probe_rate, with_probe_rate
 from testbed.measure.probes import overall_probe_rate
 from testbed.measure.summary import measured_window
+from testbed.runs import probe_rate as balancing
+from testbed.runs.probe_rate import TOLERANCE, calibrated, mean_field_probe_rate, with_probe_rate
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, ScenarioError, decode
 from testbed.theory.predict import NoPrediction, Prediction, predict

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import testbed
-from testbed.runs import run_folder
+from testbed.cluster.metrics.discovery import TargetGroup
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import COLUMNS
 from testbed.measure.summary import encode
-from testbed.cluster.metrics.discovery import TargetGroup
+from testbed.runs import run_folder
 from testbed.runs.run_folder import FILE_NAMES, OutputError, RunFolder, read_jobs, read_run, replace_file
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode, load

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from testbed.scenario import Scenario, decode
 from testbed.runs.long_running.changes import changed
 from testbed.runs.long_running.register import LongRunningError
+from testbed.scenario import Scenario, decode
 
 
 def scenario(**tables: Any) -> Scenario:

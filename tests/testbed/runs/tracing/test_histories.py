@@ -13,11 +13,11 @@ from testbed.cluster.controller import Controller
 from testbed.cluster.live_records import LiveRecords
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import JobRecord, Measurements
+from testbed.core.trace_choice import are_traced, is_traced
+from testbed.core.trace_recorder import TraceEvent
+from testbed.runs.job_history import Job, Names, Step, history
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
-from testbed.core.trace_choice import are_traced, is_traced
-from testbed.runs.job_history import Job, Names, Step, history
-from testbed.core.trace_recorder import TraceEvent
 
 CENTRAL = {"pools": [{"name": name, "servers": 3, "queue": "central"} for name in ("a", "b")], "nodes": 1}
 EQUAL = {"pools": [{"servers": 8}], "nodes": 2, "dispatchers": 2}

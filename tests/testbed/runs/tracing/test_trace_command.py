@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import testbed
 from testbed.cli import app
-from testbed.scenario import load
 from testbed.present.sequence_diagram import draw
 from testbed.runs.job_history import Step
+from testbed.scenario import load
 
 SVG = "{http://www.w3.org/2000/svg}"
 
