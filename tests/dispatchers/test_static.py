@@ -36,7 +36,7 @@ class Placing:
         self.entered: list[Any] = []
         self.assigned: list[tuple[int, int]] = []
 
-    def enter(self, job: int, pool: int, thresholds: Any = ()) -> None:
+    def admit(self, job: int, pool: int, thresholds: Any = ()) -> None:
         self.entered.append((job, pool, *thresholds))
 
     def assign(self, job: int, server: int) -> None:
