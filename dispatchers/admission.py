@@ -76,15 +76,8 @@ class CentralQueues(DirectPlacement):
         if ticket is None:
             self.jobs.done_twice += 1
             return
-        self._awaiting.job_done(
-            done.job,
-            ticket,
-            server=done.server,
-            wait=done.wait,
-            service=done.service,
-            lateness=done.lateness,
-            copies=done.copies,
-        )
+        last = Done(self._address, done.server, done.job, 0, done.wait, done.service, 0, done.lateness)
+        self._awaiting.job_done(done.job, ticket, last, done.copies)
 
     # --- jobs of servers with queues of their own ---
 

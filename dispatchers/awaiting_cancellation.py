@@ -11,6 +11,7 @@ from math import isnan, nan
 
 from dispatchers.jobs import COMPLETED, Jobs
 from dispatchers.ticket import Ticket
+from testbed.core.messages import Done
 from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 from testbed.core.records import CopyRecord, JobRecord
 
@@ -66,28 +67,15 @@ class AwaitingCancellation:
             self.jobs -= 1
             self._write(job)
 
-    def job_done(
-        self,
-        job: int,
-        ticket: Ticket,
-        *,
-        server: int,
-        wait: float,
-        service: float,
-        lateness: float,
-        copies: int,
-    ) -> None:
-        """Note that a job is done now, by the copy at ``server``, which waited and was served for so long.
+    def job_done(self, job: int, ticket: Ticket, done: Done, copies: int) -> None:
+        """Note that a job is done now, as ``done`` reports of the copy that won.
 
-        Its server noticed the end so late. ``copies`` were made of it in all. The job must have left the system.
+        ``copies`` were made of it in all. The job must have left the system.
         """
-        response = self._jobs.env.now - ticket.arrival
-        ticket.inherent, ticket.wait = service, wait
+        ticket.inherent, ticket.wait, ticket.position = done.service, done.wait, done.position
         account = self._account(job)
         account.copies = copies
-        account.record = self._jobs.record(
-            job, ticket, COMPLETED, response, response - (wait + service), server, 0, lateness
-        )
+        account.record = self._jobs.record(job, ticket, COMPLETED, done)
         if account.ended >= copies:
             self._write(job)
         else:

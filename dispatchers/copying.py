@@ -147,16 +147,9 @@ class Copying(Placement):
         copy.state = advance(copy.state, Event.FINISH)
         self._cancel_others(done.job, copies, copy)
         self.jobs.policies.of(done.job).on_done(done)
-        ticket.position = done.position
-        self._awaiting.job_done(
-            done.job,
-            ticket,
-            server=copy.server,
-            wait=copy.placed_at - ticket.arrival + done.wait,
-            service=done.service,
-            lateness=done.lateness,
-            copies=len(copies),
-        )
+        wait = copy.placed_at - ticket.arrival + done.wait  # since the job's arrival
+        last = Done(done.to, copy.server, done.job, 0, wait, done.service, done.position, done.lateness)
+        self._awaiting.job_done(done.job, ticket, last, len(copies))
         state = StateAtCancellation.ALREADY_DONE if was_cancelled else StateAtCancellation.NOT_CANCELLED
         self._ended(done.job, done.task, done.wait, done.service, CopyOutcome.WON, state)
 

@@ -91,18 +91,16 @@ class Jobs:
 
     # --- ends of jobs ---
 
-    def record(
-        self,
-        job: int,
-        ticket: Ticket,
-        outcome: JobOutcome,
-        response: float,
-        overhead: float,
-        server: int,
-        last_task: int,
-        lateness: float,
-    ) -> JobRecord:
-        """Return the record of a job, with the delays and the work that its ticket has collected."""
+    def record(self, job: int, ticket: Ticket, outcome: JobOutcome, last: Done | None = None) -> JobRecord:
+        """Return the record of a job; ``last`` reports the task of a completed one that was done last, which is now."""
+        if last is not None:
+            response = self.env.now - ticket.arrival
+            overhead = response - (last.wait + last.service)
+            server, last_task, lateness = last.sender, last.task, last.lateness
+        else:
+            response = overhead = lateness = ticket.inherent = ticket.wait = ticket.work = nan
+            ticket.position = 0
+            server, last_task = ticket.at[-1] if ticket.at else -1, -1
         # Positional, in the order of JobRecord's fields: keywords would cost half a microsecond for every job.
         return JobRecord(
             job,
@@ -124,22 +122,9 @@ class Jobs:
             lateness,
         )
 
-    def complete(self, job: int, ticket: Ticket, last: Done) -> None:
-        """Write the record of a job whose last task is done, as ``last`` reports."""
-        del self.in_system[job]
-        response = self.env.now - ticket.arrival
-        overhead = response - (last.wait + last.service)
-        self.records.jobs.write(
-            self.record(job, ticket, COMPLETED, response, overhead, last.sender, last.task, last.lateness)
-        )
-
     def end(self, job: int, outcome: JobOutcome) -> None:
         """Write the record of a job that is not completed."""
-        ticket = self.in_system.pop(job)
-        ticket.inherent = ticket.wait = ticket.work = nan
-        ticket.position = 0
-        server = ticket.at[-1] if ticket.at else -1
-        self.records.jobs.write(self.record(job, ticket, outcome, nan, nan, server, -1, nan))
+        self.records.jobs.write(self.record(job, self.in_system.pop(job), outcome))
 
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write a record for every job still here; it is lost if ``is_lost(server)`` says that its server has died."""

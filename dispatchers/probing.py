@@ -21,11 +21,14 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from dispatchers.policy import Policy
 from dispatchers.view import DispatcherView
 from testbed.core.messages import ProbeReply
+
+#: In most rounds no server is down: these share this set.
+NO_SERVERS: Final[frozenset[int]] = frozenset()
 
 
 class ProbeRound:
@@ -44,9 +47,9 @@ class ProbeRound:
         self.draw = draw
         self.tasks = tasks
         self.queue_lengths: dict[int, int] = {}
-        self.down: frozenset[int] = frozenset()
+        self.down = NO_SERVERS
         self.replies = len(servers)  # that can come in all
-        self.deadline = 0.0
+        self.deadline: float  # set where the policy has a time-out
 
 
 class ProbingPolicy(Policy):
