@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import ClassVar
 
-from servers.server import QueueLengthMeter
+from servers.task_server import QueueLengthMeter
 from testbed.core.agent import Agent, Environment, Timer
 from testbed.core.messages import Message, Reached, Serve, Served, Stop, Stopped
 
