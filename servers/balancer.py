@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from servers.exchange import Event, Exchange, State
 from testbed.core.messages import (
+    NO_JOB,
     Accepted,
     Message,
     Moved,
@@ -213,11 +214,11 @@ class Balancer:
             return
         self._surveys[exchange.number] = exchange, dict.fromkeys(live, -1)
         for server in live:
-            self.env.send(Probe(server, self.address, exchange.number))
+            self.env.send(Probe(server, self.address, NO_JOB, exchange.number))
 
     def on_probe_reply(self, reply: ProbeReply) -> None:
         """Note a queue length; with the last of them, steal from the longest queue."""
-        self._heard(reply.job, reply.sender, reply.queue_length)
+        self._heard(reply.round, reply.sender, reply.queue_length)
 
     def _heard(self, number: int, server: int, queue_length: int) -> None:
         exchange, queue_lengths = self._surveys[number]

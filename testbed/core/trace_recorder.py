@@ -16,11 +16,10 @@ import msgspec
 from testbed.core.agent import Agent, Environment
 from testbed.core.messages import (
     MESSAGE_TYPES,
+    NO_JOB,
     Accepted,
     Message,
     Offer,
-    Probe,
-    ProbeReply,
     Reached,
     Refused,
     Serve,
@@ -75,14 +74,13 @@ Note = Callable[[float, Any, bool], object]
 class TraceRecorder:
     """Records the messages of a ``share`` of jobs among the agents of one runtime.
 
-    Servers have the addresses below ``servers``. ``events`` are in the order in which things happened. What is no
+    ``events`` are in the order in which things happened. What is no
     message of a traced job costs one look at its kind, and one at its job.
     """
 
-    def __init__(self, share: float, servers: int) -> None:
+    def __init__(self, share: float) -> None:
         self.events: list[TraceEvent] = []
         self._share = share
-        self._servers = servers
         self._ahead: dict[tuple[int, int], list[tuple[float, Message, bool]]] = {}  # by exchange and agent here
         #: By server: numbers of the traced copies that it was last told to serve, and their jobs.
         self._copies: dict[int, deque[tuple[int, int]]] = {}
@@ -129,12 +127,8 @@ class TraceRecorder:
         return self._note_job if "job" in kind.__struct_fields__ else None
 
     def _note_job(self, now: float, message: Any, heard: bool) -> None:
-        if not is_traced(message.job, self._share):
-            return
-        # Between servers the "job" of a probe numbers an exchange.
-        if isinstance(message, (Probe, ProbeReply)) and max(message.sender, message.to) < self._servers:
-            return
-        self._write(message.job, now, message, heard)
+        if message.job != NO_JOB and is_traced(message.job, self._share):
+            self._write(message.job, now, message, heard)
 
     def _note_exchange(self, now: float, message: Any, heard: bool) -> None:
         key = message.exchange, message.to if heard else message.sender

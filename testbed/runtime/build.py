@@ -192,7 +192,7 @@ def build_delay(scenario: Scenario, replication: int, process: str) -> Delay | N
 
 def build_trace(scenario: Scenario) -> TraceRecorder | None:
     """Return what records the messages of traced jobs, or None where no job is traced."""
-    return TraceRecorder(scenario.run.traced, scenario.servers) if scenario.run.traced else None
+    return TraceRecorder(scenario.run.traced) if scenario.run.traced else None
 
 
 def expected_jobs(scenario: Scenario) -> int:

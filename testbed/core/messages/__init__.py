@@ -41,13 +41,14 @@ from testbed.core.messages.reservations import (
     SlotsRefused,
     SlotsReserved,
 )
-from testbed.core.messages.tasks import Assign, Done, Dropped, Idle, PeerDown, Probe, ProbeReply
+from testbed.core.messages.tasks import NO_JOB, Assign, Done, Dropped, Idle, PeerDown, Probe, ProbeReply
 
 __all__ = [
     "BATCH",
     "BATCH_LIMIT",
     "FRAME_LIMIT",
     "MESSAGE_TYPES",
+    "NO_JOB",
     "VERSION",
     "Accepted",
     "Address",

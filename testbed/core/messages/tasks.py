@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from testbed.core.messages.message import Message
+
+#: In place of a job's number, in probes that one server sends to another.
+NO_JOB: Final = -1
 
 
 class Probe(Message, tag=1):
-    """A dispatcher asks a server for its queue length, on behalf of a job.
+    """A dispatcher asks a server for its queue length, on behalf of a job; or a server asks another, for NO_JOB.
 
-    ``round`` numbers the dispatcher's probe rounds: a late reply to one that has ended is no reply to another.
+    ``round`` numbers the sender's probe rounds: a late reply to one that has ended is no reply to another.
     """
 
     job: int
