@@ -21,7 +21,8 @@ from dispatchers.jobs import Jobs
 from dispatchers.live_servers import LiveServers
 from dispatchers.placement import DirectPlacement
 from testbed.core.messages import Admit, CopyEnded, Done, JobDone, Message
-from testbed.core.outcomes import CopyOutcome
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
+from testbed.core.rows import CopyRecord
 
 
 class CentralQueues(DirectPlacement):
@@ -54,21 +55,11 @@ class CentralQueues(DirectPlacement):
         sizes = list(ticket.every_size)
         self._env.send(Admit(self._pool_agent, self._address, job, ticket.job_type, pool, sizes, list(thresholds)))
 
-    def on_copy_ended(self, copy: CopyEnded) -> None:
+    def on_copy_ended(self, ended: CopyEnded) -> None:
         """Note the end of a copy."""
-        self._awaiting.write_copy(
-            copy.job,
-            copy.order + self._died.get(copy.job, 0),
-            copy.pool,
-            copy.server,
-            copy.wait,
-            copy.received,
-            copy.outcome,
-            copy.state_at_cancellation,
-            copy.delay,
-            copy.preemptions,
-        )
-        self._awaiting.copy_ended(copy.job, copy.received)
+        record = ended.record
+        record.copy += self._died.get(record.job, 0)
+        self._awaiting.copy_ended(record)
 
     def on_job_done(self, done: JobDone) -> None:
         """Note that a job is done."""
@@ -96,7 +87,8 @@ class CentralQueues(DirectPlacement):
 
     def _write(self, job: int, server: int, wait: float, received: float, outcome: CopyOutcome) -> None:
         pool = bisect_right(self._first_of_pool, server) - 1
-        self._awaiting.write_copy(job, self._died.get(job, 0), pool, server, wait, received, outcome)
+        copy, state = self._died.get(job, 0), StateAtCancellation.NOT_CANCELLED
+        self._awaiting.write_copy(CopyRecord(job, copy, pool, server, wait, received, 0, outcome, state))
 
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write the records of jobs that await cancellation."""

@@ -30,6 +30,7 @@ from dispatchers.placement import Placement
 from testbed.core.copy_life import OPEN, Event, State, advance
 from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Message, Peer, Started
 from testbed.core.outcomes import CopyOutcome, StateAtCancellation
+from testbed.core.rows import CopyRecord
 
 
 class Copy:
@@ -185,8 +186,7 @@ class Copying(Placement):
         copy = copies[order]
         delay = self._env.now - copy.cancelled_at if outcome is CopyOutcome.SUPERSEDED else nan
         pool = bisect_right(self._first_of_pool, copy.server) - 1
-        self._awaiting.write_copy(job, order, pool, copy.server, wait, received, outcome, state, delay)
-        self._awaiting.copy_ended(job, received)
+        self._awaiting.copy_ended(CopyRecord(job, order, pool, copy.server, wait, received, 0, outcome, state, delay))
         if not any(other.state in OPEN for other in copies):
             if job in self._in_system:
                 self._place_again(job)

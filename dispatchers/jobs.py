@@ -18,7 +18,8 @@ from testbed.core.agent import Environment
 from testbed.core.messages import Done
 from testbed.core.outcomes import JobOutcome
 from testbed.core.placed_pool import PlacedPool
-from testbed.core.records import CopyRecords, JobRecord, JobRecords, TaskRecords
+from testbed.core.records import CopyRecords, JobRecords, TaskRecords
+from testbed.core.rows import JobRecord
 from testbed.core.streams import Stream
 
 #: Bound here because looking up a member of an enumeration for every job takes time.

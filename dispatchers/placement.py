@@ -18,7 +18,7 @@ from dispatchers.live_servers import LiveServers
 from dispatchers.ticket import Ticket
 from testbed.core.messages import Assign, Done, Dropped, Message, Moved
 from testbed.core.outcomes import JobOutcome
-from testbed.core.records import TaskRecord
+from testbed.core.rows import TaskRecord
 
 #: In place of a task's server, once the task is done.
 FINISHED = -1

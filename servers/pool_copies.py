@@ -15,6 +15,7 @@ from testbed.core.agent import Agent, Environment
 from testbed.core.copy_life import OPEN, Event, State
 from testbed.core.messages import CopyEnded, Serve, Stop
 from testbed.core.outcomes import CopyOutcome, StateAtCancellation
+from testbed.core.rows import CopyRecord
 
 #: What a cancellation finds, by the state that the copy was in.
 _STATES_AT_CANCELLATION = {
@@ -130,19 +131,16 @@ class PoolCopies(Agent):
         job = copy.job
         job.copies.remove(copy)
         job.waited += copy.wait
-        self.env.send(
-            CopyEnded(
-                job.dispatcher,
-                self.address,
-                job.number,
-                copy.order,
-                self._pools[copy.pool].index,
-                copy.server,
-                copy.wait,
-                copy.received,
-                copy.preemptions,
-                outcome,
-                copy.state_at_cancellation,
-                self.env.now - copy.cancelled,
-            )
+        record = CopyRecord(
+            job=job.number,
+            copy=copy.order,
+            pool=self._pools[copy.pool].index,
+            server=copy.server,
+            wait=copy.wait,
+            received=copy.received,
+            preemptions=copy.preemptions,
+            outcome=outcome,
+            state_at_cancellation=copy.state_at_cancellation,
+            delay=self.env.now - copy.cancelled,
         )
+        self.env.send(CopyEnded(job.dispatcher, self.address, record))

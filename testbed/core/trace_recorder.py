@@ -18,6 +18,7 @@ from testbed.core.messages import (
     MESSAGE_TYPES,
     NO_JOB,
     Accepted,
+    CopyEnded,
     Message,
     Offer,
     Reached,
@@ -54,7 +55,7 @@ _AHEAD = (Steal, Offer, Accepted)
 _IN_VAIN = (Refused, Withdrawn)
 #: Between the pool agent and servers; after Serve, what is said is about a copy by its number.
 _OF_COPIES = (Serve, Reached, Served, Stop, Stopped)
-_NOT_DETAILS = frozenset({"to", "sender", "job"})
+_NOT_DETAILS = frozenset({"to", "sender", "job", "end"})
 #: Fields that recorded traces call by another name: traces are an interface and stay when a field is renamed.
 _KEPT_NAMES = {
     "job_type": "kind",
@@ -124,6 +125,8 @@ class TraceRecorder:
             return self._note_exchange
         if issubclass(kind, _OF_COPIES):
             return self._note_copy
+        if issubclass(kind, CopyEnded):
+            return self._note_copy_ended
         return self._note_job if "job" in kind.__struct_fields__ else None
 
     def _note_job(self, now: float, message: Any, heard: bool) -> None:
@@ -157,9 +160,16 @@ class TraceRecorder:
                     self._write(job, now, message, heard)
                     return
 
+    def _note_copy_ended(self, now: float, message: CopyEnded, heard: bool) -> None:
+        if is_traced(message.record.job, self._share):
+            self._write(message.record.job, now, message, heard)
+
     def _write(self, job: int, now: float, message: Message, heard: bool) -> None:
-        fields = msgspec.structs.asdict(message).items()
-        details = {_KEPT_NAMES.get(name, name): value for name, value in fields if name not in _NOT_DETAILS}
+        fields = msgspec.structs.asdict(message)
+        if isinstance(message, CopyEnded):
+            fields = msgspec.structs.asdict(message.record)
+            fields["order"] = fields.pop("copy")
+        details = {_KEPT_NAMES.get(name, name): value for name, value in fields.items() if name not in _NOT_DETAILS}
         if isinstance(message, Transfer):
             details["tasks"] = [task.task for task in message.tasks if task.job == job]
         text = msgspec.json.encode(details).decode()

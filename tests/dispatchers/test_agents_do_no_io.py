@@ -18,6 +18,7 @@ ALLOWED = {
     "testbed.core.copy_life",
     "testbed.core.outcomes",
     "testbed.core.records",
+    "testbed.core.rows",
     "testbed.core.placed_pool",
     "testbed.core.messages",
     "testbed.core.streams",

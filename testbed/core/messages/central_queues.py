@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from testbed.core.messages.message import Message
-from testbed.core.outcomes import CopyOutcome, StateAtCancellation
+from testbed.core.rows import CopyRecord
 
 
 class Admit(Message, tag=40):
@@ -69,22 +69,12 @@ class Stopped(Message, tag=45):
 
 
 class CopyEnded(Message, tag=46):
-    """The pool agent tells a job's dispatcher what has become of a copy (testbed.core.copy_life).
+    """The pool agent tells a job's dispatcher what has become of a copy.
 
-    ``order`` counts the job's copies, in the order in which they were made. ``wait`` is its time in queues, ``delay``
-    the time from the other's completion until its own end was known, or NaN.
+    In its record ``delay`` runs to the time when the agent knew of the copy's end; the dispatcher sets ``end``.
     """
 
-    job: int
-    order: int
-    pool: int
-    server: int
-    wait: float
-    received: float
-    preemptions: int
-    outcome: CopyOutcome
-    state_at_cancellation: StateAtCancellation
-    delay: float
+    record: CopyRecord
 
 
 class JobDone(Message, tag=47):
