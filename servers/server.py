@@ -1,6 +1,6 @@
 """The server agent: one queue, first come first served, and one task in service at a time.
 
-With a buffer of b tasks, the one in service included, a task that finds b tasks is dropped and its dispatcher told.
+With a buffer of b tasks, the one in service included, the server drops a task that finds b tasks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Server(TaskServer[Assign]):
         super().on_down(first, last)
 
     def on_up(self, first: int, last: int) -> None:
-        """Note that servers ``first`` to ``last`` are there again."""
+        """Note that servers ``first`` to ``last`` are up again."""
         if self._balancer is not None:
             self._balancer.on_up(first, last)
 
@@ -53,7 +53,7 @@ class Server(TaskServer[Assign]):
             reports.standing = None
         if length == 0:
             self._clock.start(task, 0.0, 1, now)
-        elif length >= self._buffer and type(task) is Assign:  # a Commit has its slot
+        elif length >= self._buffer and type(task) is Assign:  # a Commit has a slot reserved
             env.send(Dropped(task.sender, self.address, task.job, task.task))
             return
         else:

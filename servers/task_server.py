@@ -1,4 +1,4 @@
-"""What all servers have on which dispatchers place tasks, whatever their queue is like."""
+"""The common part of all servers on which dispatchers place tasks, whatever their queue."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class QueueLengthMeter(Protocol):
 
 
 class TaskServer(Agent, Generic[Task]):
-    """Has a service clock, answers probes, reports when it is idle, and tells dispatchers of servers that are down.
+    """Has a service clock, answers probes, reports idleness, and notifies dispatchers of servers that are down.
 
     ``speeds[k]`` is the speed for type-k tasks. ``idle_report_to`` lists the dispatchers that idleness is reported to;
-    empty where the policy needs no reports. ``dispatchers`` are told when the server notices the death of others.
+    empty where the policy needs no reports. ``dispatchers`` are notified when the server finds others down.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {Probe: "on_probe"}
@@ -52,7 +52,7 @@ class TaskServer(Agent, Generic[Task]):
         self._idle_reports.report()
 
     def on_down(self, first: int, last: int) -> None:
-        """Tell dispatchers that servers ``first`` to ``last`` have died."""
+        """Notify dispatchers that servers ``first`` to ``last`` are down."""
         for dispatcher in self._dispatchers:
             self.env.send(PeerDown(dispatcher, self.address, first, last))
 
