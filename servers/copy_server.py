@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, ClassVar, NamedTuple
 
+from typing_extensions import override
+
 from servers.task_server import TaskServer
 from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Message, Started
 from testbed.core.outcomes import StateAtCancellation
@@ -82,8 +84,8 @@ class CopyServer(TaskServer[AssignCopy]):
         for peer in task.peers:
             send(CancelCopy(peer.server, self.address, task.sender, task.job, peer.copy, peer.number, task.copy))
 
+    @override
     def on_finish(self) -> None:
-        """Report the finished copy and serve the next one from this instant on."""
         _, copy = self._copies.popitem(last=False)
         self._send_done(copy.task.copy)
         self._lose_one(in_service=True)

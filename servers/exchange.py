@@ -24,7 +24,7 @@ from testbed.core.messages import MovedTask
 
 
 class State(Enum):
-    """Where one end of an exchange stands; the last six are ends."""
+    """The state of one end of an exchange; the last six are final."""
 
     ASKING = "asking"
     OFFERING = "offering"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from servers.task_server import TaskServer
 from testbed.core.messages import Assign, Cancel, Fetch, Message, Reserve
 
@@ -63,8 +65,8 @@ class LateBindingServer(TaskServer[Assign]):
         self._set_queue_length(1)
         self._clock.start(task, now - reservation.arrived, reservation.position, now)
 
+    @override
     def on_finish(self) -> None:
-        """Report the finished task, and ask for the next one."""
         self._send_done(self._clock.task.task)
         self._set_queue_length(0)
         self._ask()

@@ -7,7 +7,7 @@ like all agents.
 
 Source of the rules: Raaijmakers, Borst and Boxma, "Threshold-based rerouting and replication for resolving job-server
 affinity relations" (arXiv 2005.13353). A server counts as free as soon as the agent has sent it a Stop, since
-messages to it stay in order. Its ``Stopped`` reports how much the copy has received; until then the copy is in no queue.
+messages to it stay in order. Its ``Stopped`` reports how much the copy has received; until then it is in no queue.
 testbed.core.copy_life describes the states of a copy, whose names are used below. servers.pool_copies implements the
 single steps of a copy's life; this module decides when to take them.
 """
@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, nan
 from typing import ClassVar
+
+from typing_extensions import override
 
 from servers.central_queue import CentralPool, Copy, Job
 from servers.pool_copies import PoolCopies
@@ -236,6 +238,7 @@ class PoolAgent(PoolCopies):
 
     # --- servers that go down and come up ---
 
+    @override
     def on_down(self, first: int, last: int) -> None:
         """Go on without servers ``first`` to ``last``: their copies start again, at the head of the queue."""
         lost = [copy for copy in self._copies.values() if first <= copy.server <= last]
@@ -249,8 +252,8 @@ class PoolAgent(PoolCopies):
                 self._leave_dead(number, target)
         self._dispatch()
 
+    @override
     def on_up(self, first: int, last: int) -> None:
-        """Use servers ``first`` to ``last`` again."""
         for pool in self._pools:
             pool.remember(first, last)
         self._dispatch()

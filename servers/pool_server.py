@@ -12,7 +12,7 @@ from testbed.core.messages import Message, Reached, Serve, Served, Stop, Stopped
 
 
 class PoolServer(Agent):
-    """Serves one copy of a job at a time, from where it was interrupted, until it is done, at its threshold, or stopped.
+    """Serves one copy of a job at a time, from where it was interrupted to its end, to its threshold, or to a Stop.
 
     ``speeds[k]`` is the speed for type-k jobs; 0 where they can't be served here. ``queue_length`` is 1 while it
     serves, else 0. Deadlines chain: threshold and completion are both counted from the start of the service. Where

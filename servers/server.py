@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from servers.balancer import Balancer
 from servers.queues import FirstComeFirstServed, Waiting
 from servers.task_server import TaskServer
@@ -24,22 +26,22 @@ class Server(TaskServer[Assign]):
         self._buffer = buffer if buffer is not None else float("inf")
         self._balancer: Balancer | None = None
 
+    @override
     def start(self) -> None:
-        """Begin idle."""
         self._become_idle()
 
     def attach(self, balancer: Balancer) -> None:
         """Let ``balancer`` move waiting tasks from and to this server."""
         self._balancer = balancer
 
+    @override
     def on_down(self, first: int, last: int) -> None:
-        """Note that servers ``first`` to ``last`` have died."""
         if self._balancer is not None:
             self._balancer.on_down(first, last)
         super().on_down(first, last)
 
+    @override
     def on_up(self, first: int, last: int) -> None:
-        """Note that servers ``first`` to ``last`` are up again."""
         if self._balancer is not None:
             self._balancer.on_up(first, last)
 
@@ -63,8 +65,8 @@ class Server(TaskServer[Assign]):
         if self._balancer is not None:
             self._balancer.on_arrival(length, task.job, task.task)
 
+    @override
     def on_finish(self) -> None:
-        """Report the finished task and serve the next one from this instant on."""
         env = self.env
         now = env.now
         clock = self._clock

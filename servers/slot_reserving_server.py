@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from servers.server import Server
 from testbed.core.messages import (
     Assign,
@@ -51,8 +53,8 @@ class SlotReservingServer(Server):
         self.reserved -= 1
         super().on_assign(task)
 
+    @override
     def on_assign(self, task: Assign) -> None:
-        """Take a task that has no reservation, or drop it when all slots are taken or reserved."""
         if self.queue_length + self.reserved >= self._buffer:
             self._idle_reports.use(task.sender)
             self.env.send(Dropped(task.sender, self.address, task.job, task.task))

@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Generic, Protocol
 
+from typing_extensions import override
+
 from servers.idle_reports import IdleReports
 from servers.service_clock import ServiceClock, Task
 from testbed.core.agent import Agent, Environment
@@ -47,12 +49,12 @@ class TaskServer(Agent, Generic[Task]):
         self._meter = meter
         self._dispatchers = dispatchers
 
+    @override
     def start(self) -> None:
-        """Begin idle."""
         self._idle_reports.report()
 
+    @override
     def on_down(self, first: int, last: int) -> None:
-        """Notify dispatchers that servers ``first`` to ``last`` are down."""
         for dispatcher in self._dispatchers:
             self.env.send(PeerDown(dispatcher, self.address, first, last))
 
@@ -84,4 +86,4 @@ class TaskServer(Agent, Generic[Task]):
 
     @abstractmethod
     def on_finish(self) -> None:
-        """Report the task whose service ends, and serve the next one."""
+        """Report the task whose service ends, and serve the next one from this instant on."""

@@ -1,4 +1,4 @@
-"""What became of jobs and of their copies, as records say it by code and all that people read by label."""
+"""Outcomes of jobs and of their copies: records hold their codes; files, tables and metrics show their labels."""
 
 from __future__ import annotations
 

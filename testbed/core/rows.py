@@ -67,7 +67,7 @@ class TaskRecord(msgspec.Struct, gc=False):
     ]
     wait: Annotated[float, Column("d", "waiting time at its servers")]
     service: Annotated[float, Column("d", "service time")]
-    end: Annotated[float, Column("d", "when its dispatcher heard that it was done")]
+    end: Annotated[float, Column("d", "when its dispatcher received the report that it was done")]
 
 
 class CopyRecord(msgspec.Struct, gc=False, array_like=True):
@@ -95,8 +95,8 @@ class CopyRecord(msgspec.Struct, gc=False, array_like=True):
         float,
         Column(
             "d",
-            "time from the completion of another copy, or the word of its start where that cancels, to the word that "
-            "this one has stopped; NaN if it was not cancelled, or by another server",
+            "time from the completion of another copy, or the report of its start where that cancels, to the report "
+            "that this one has stopped; NaN if it was not cancelled, or by another server",
         ),
     ] = nan
-    end: Annotated[float, Column("d", "when its dispatcher heard of its end")] = nan
+    end: Annotated[float, Column("d", "when its dispatcher received the report of its end")] = nan
