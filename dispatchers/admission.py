@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import ClassVar
 
+from typing_extensions import override
+
 from dispatchers.awaiting_cancellation import AwaitingCancellation
 from dispatchers.jobs import Jobs
 from dispatchers.live_servers import LiveServers
@@ -43,10 +45,11 @@ class CentralQueues(DirectPlacement):
         self._died: dict[int, int] = {}  # by job: how often it has died with a server that has a queue of its own
 
     @property
+    @override
     def awaiting_cancellation(self) -> int:
-        """The number of jobs that are done while the end of some copy is not known."""
         return self._awaiting.jobs
 
+    @override
     def admit(self, job: int, pool: int, thresholds: Sequence[float] = (), /) -> None:
         """Have a job join the queue of a pool, with thresholds of its own if there are any."""
         ticket = self._in_system[job]
@@ -72,12 +75,14 @@ class CentralQueues(DirectPlacement):
 
     # --- jobs of servers with queues of their own ---
 
+    @override
     def on_done(self, done: Done) -> None:
         """Note a job that such a server has finished."""
         if done.job in self._in_system:
             self._write(done.job, done.sender, done.wait, done.service, CopyOutcome.WON)
         super().on_done(done)
 
+    @override
     def on_down(self, first: int, last: int) -> None:
         """Note that the jobs at servers ``first`` to ``last`` have died there."""
         for job, ticket in self._in_system.items():
@@ -90,6 +95,7 @@ class CentralQueues(DirectPlacement):
         copy, state = self._died.get(job, 0), StateAtCancellation.NOT_CANCELLED
         self._awaiting.write_copy(CopyRecord(job, copy, pool, server, wait, received, 0, outcome, state))
 
+    @override
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write the records of jobs that await cancellation."""
         self._awaiting.close()

@@ -23,6 +23,8 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import ClassVar
 
+from typing_extensions import override
+
 from dispatchers.awaiting_cancellation import AwaitingCancellation
 from dispatchers.jobs import Jobs
 from dispatchers.live_servers import LiveServers
@@ -69,10 +71,11 @@ class Copying(Placement):
         self._address = jobs.address
 
     @property
+    @override
     def awaiting_cancellation(self) -> int:
-        """The number of jobs that are done while the end of some copy is not known."""
         return self._awaiting.jobs
 
+    @override
     def assign(self, job: int, server: int) -> None:
         """Place the next copy of a job on a server.
 
@@ -83,6 +86,7 @@ class Copying(Placement):
         for order in self._place(copies, [server]):
             self._send(job, order, [])
 
+    @override
     def assign_tied(self, job: int, servers: Sequence[int]) -> None:
         """Place copies of a job that know of each other: the one that starts cancels the others. See ``assign``."""
         copies = self.copies.setdefault(job, [])
@@ -164,6 +168,7 @@ class Copying(Placement):
             cancelled.job, cancelled.copy, cancelled.wait, cancelled.received, CopyOutcome.SUPERSEDED, cancelled.state
         )
 
+    @override
     def on_down(self, first: int, last: int) -> None:
         """Note that the copies on servers ``first`` to ``last`` have died with them."""
         for job, copies in list(self.copies.items()):
@@ -198,6 +203,7 @@ class Copying(Placement):
             self.jobs.dispatched_again += 1
             self.jobs.policies.of(job).place(job)
 
+    @override
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write what is left to the tickets and records; a job with a copy on a server that is up is not lost."""
         for job, ticket in self._in_system.items():

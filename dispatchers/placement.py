@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from typing_extensions import override
+
 from dispatchers.jobs import COMPLETED, Jobs
 from dispatchers.live_servers import LiveServers
 from dispatchers.ticket import Ticket
@@ -76,8 +78,8 @@ class DirectPlacement(Placement):
         self._tasks = jobs.records.tasks
         self._ended = jobs.records.jobs
 
+    @override
     def assign(self, job: int, server: int) -> None:
-        """Place the next task of a job on a server."""
         ticket = self._in_system[job]
         task = len(ticket.at)
         ticket.at.append(server)

@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
+from typing_extensions import override
+
 from dispatchers.jobs import Jobs
 from dispatchers.live_servers import LiveServers
 from dispatchers.placement import Placement
@@ -139,6 +141,7 @@ class RecoveringProbes(Probes):
         super().__init__(jobs)
         self._live = live
 
+    @override
     def probe_all(self, servers: Sequence[int], job: int, round: int) -> None:
         """Ask the servers that are up, and tell the policy of the others."""
         down = self._live.down
@@ -153,6 +156,7 @@ class RecoveringProbes(Probes):
     def _tell_unreachable(self, server: int, job: int, round: int) -> None:
         self._policies.of(job).on_unreachable(server, job, round)
 
+    @override
     def reserve(self, server: int, job: int, number: int) -> int:
         """Put a reservation into the queue of a server that is up; return it."""
         return super().reserve(self._live.instead_of(server), job, number)

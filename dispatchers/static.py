@@ -20,6 +20,7 @@ from math import fsum
 from typing import Annotated, Any, Literal
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Policy
 from dispatchers.view import DispatcherView
@@ -130,12 +131,14 @@ class Static(Policy):
         self._by_signal = any(isinstance(table, Mapping) for table in (parameters.assignment or {}).values())
 
     @classmethod
+    @override
     def check(cls, parameters: StaticParameters, servers: int) -> None:
         """Check that a partial knowledge is one thing."""
         if isinstance(parameters.knows, Mapping) and len(parameters.knows) != 1:
             raise ValueError("knows: give either noisy or revealed")
 
     @classmethod
+    @override
     def check_pools(cls, parameters: StaticParameters, pools: Mapping[str, int], types: Sequence[str]) -> None:
         """Check that the assignment is one of the jobs' signals to the pools, and makes use of the signals."""
         parameters.shares(pools, types)
@@ -146,6 +149,7 @@ class Static(Policy):
                 "assignment = { a = { one = 1.0 }, b = { two = 1.0 } }; give one, or leave knows out"
             )
 
+    @override
     def place(self, job: int) -> None:
         """Choose a pool, and in a pool without a queue a server."""
         dispatcher = self.dispatcher

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from dispatchers.policy import Policy
 
 
@@ -21,11 +23,11 @@ class Tied(Policy):
     ties = True
 
     @classmethod
+    @override
     def copies(cls, parameters: Any) -> int:
-        """Return 2."""
         return 2
 
+    @override
     def place(self, job: int) -> None:
-        """Choose two servers and place the copies on them."""
         dispatcher = self.dispatcher
         dispatcher.assign_tied(job, dispatcher.rng.sample(dispatcher.servers, min(2, dispatcher.servers)))

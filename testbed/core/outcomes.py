@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from typing_extensions import override
+
 
 class Coded(IntEnum):
     """Codes in records, each with a label in files, tables and metrics. Codes count from 0."""
@@ -37,6 +39,7 @@ class CopyOutcome(Coded):
     DIED = 3
 
     @property
+    @override
     def label(self) -> str:
         """The code in words; files and metrics call superseded copies lost."""
         return "lost" if self is CopyOutcome.SUPERSEDED else super().label

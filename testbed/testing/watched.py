@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from typing_extensions import override
+
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
 from dispatchers.live_servers import LiveServers
@@ -169,8 +171,8 @@ class _WatchedClock(ServiceClock[Any]):
         super().__init__(server.env, speeds, self._end)
         self._server = server
 
+    @override
     def start(self, task: Any, wait: float, position: int, now: float) -> None:
-        """Begin a service."""
         self._server.trial.served[task.job] += 1
         super().start(task, wait, position, now)
 
@@ -190,6 +192,7 @@ class Watched(TaskServer[Any]):
         super().__init__(*arguments, speeds=speeds, **settings)
         self._clock = _WatchedClock(self, speeds)
 
+    @override
     def on_probe(self, probe: Probe) -> None:
         """Reply, unless the server is silent; with a queue length of the trial's own, if it has one."""
         if self.trial.queue_length is not None:
@@ -202,6 +205,7 @@ class Watched(TaskServer[Any]):
 class WatchedServer(Watched, Server):
     """A watched server with a queue of tasks."""
 
+    @override
     def on_assign(self, task: Assign) -> None:
         """Count a task that comes."""
         self.trial.taken[task.job, task.task] += 1
@@ -217,12 +221,14 @@ class WatchedServer(Watched, Server):
 class WatchedSlotReservingServer(WatchedServer, SlotReservingServer):
     """A watched server with slots that can be reserved."""
 
+    @override
     def on_commit(self, task: Commit) -> None:
         """Count a task that comes."""
         self.trial.taken[task.job, task.task] += 1
         super().on_commit(task)
         self.check_buffer()
 
+    @override
     def check_buffer(self) -> None:
         """Check this of reserved slots, too."""
         super().check_buffer()
@@ -233,6 +239,7 @@ class WatchedSlotReservingServer(WatchedServer, SlotReservingServer):
 class WatchedLateBindingServer(Watched, LateBindingServer):
     """A watched server into whose queue reservations may be put."""
 
+    @override
     def on_assign(self, task: Assign) -> None:
         """Count a task that comes."""
         self.trial.taken[task.job, task.task] += 1
@@ -242,11 +249,13 @@ class WatchedLateBindingServer(Watched, LateBindingServer):
 class WatchedCopyServer(Watched, CopyServer):
     """A watched server of copies."""
 
+    @override
     def on_assign_copy(self, task: AssignCopy) -> None:
         """Count a copy that comes."""
         self.trial.taken[task.job, task.copy] += 1
         super().on_assign_copy(task)
 
+    @override
     def on_cancel_copy(self, cancel: CancelCopy) -> None:
         """Cancel a copy, and check that it has gone if its dispatcher says so."""
         super().on_cancel_copy(cancel)
