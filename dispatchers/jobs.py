@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import nan
 
-from dispatchers.knowledge import Knowledge, NotToldError
+from dispatchers.knowledge import Knowledge, NotKnownError
 from dispatchers.switching import Policies
 from dispatchers.ticket import Ticket
 from dispatchers.view import Rational
@@ -79,15 +79,15 @@ class Jobs:
     # --- what a policy may know of a job ---
 
     def signal(self, job: int) -> int:
-        """Return the signal of a job's type (dispatchers.view). Raises NotToldError."""
+        """Return the signal of a job's type (dispatchers.view). Raises NotKnownError."""
         if self.knowledge is None or not self.knowledge.signals:
-            raise NotToldError("the type of a job is not known; the scenario must say so with dispatch.knows")
+            raise NotKnownError("the type of a job is not known; the scenario must say so with dispatch.knows")
         return self.in_system[job].signal
 
     def sizes(self, job: int) -> Sequence[float]:
-        """Return the sizes of a job (dispatchers.view). Raises NotToldError."""
+        """Return the sizes of a job (dispatchers.view). Raises NotKnownError."""
         if self.knowledge is None or not self.knowledge.sizes:
-            raise NotToldError('sizes are not known; the scenario must say so with dispatch.knows = "sizes"')
+            raise NotKnownError('sizes are not known; the scenario must say so with dispatch.knows = "sizes"')
         return self.in_system[job].every_size
 
     # --- ends of jobs ---

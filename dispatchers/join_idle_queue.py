@@ -1,4 +1,4 @@
-"""Join the idle queue: a server that becomes idle tells a dispatcher, which places a later job there.
+"""Join the idle queue: a server that becomes idle reports to a dispatcher, which places a later job there.
 
 Each dispatcher keeps a list of servers that have reported to it. A job goes to a server chosen uniformly from the list,
 which leaves it; when the list is empty the job goes to a server chosen at random. An idle server reports to one

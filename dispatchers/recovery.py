@@ -1,6 +1,6 @@
 """Dispatching again what died with servers, exactly once.
 
-A dispatcher knows of each task the server where it is, as far as messages have told. It learns of a death when its
+A dispatcher knows of each task the server where it is, according to the messages so far. It learns of a death when its
 connection ends, but must not dispatch again what it believes to be there: a waiting task may just have been stolen, its
 new server may report so any moment, and then it would be served twice. So it waits until every server that is left has
 sent ``PeerDown``, which each does when its own connection to the dead has ended, after all its other reports:

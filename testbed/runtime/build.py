@@ -186,8 +186,8 @@ def build_delay(scenario: Scenario, replication: int, process: str) -> Delay | N
     if not has_delay(scenario):
         return None
     delay = scenario.cluster.message_delay
-    law = Deterministic(delay) if isinstance(delay, (int, float)) else delay
-    return Delay(law.sample, generator(scenario.seed, replication, f"message delay/{process}"))
+    distribution = Deterministic(delay) if isinstance(delay, (int, float)) else delay
+    return Delay(distribution.sample, generator(scenario.seed, replication, f"message delay/{process}"))
 
 
 def build_trace(scenario: Scenario) -> TraceRecorder | None:

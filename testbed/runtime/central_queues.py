@@ -1,4 +1,4 @@
-"""The agent of the central queues, and what dispatchers that assign jobs to pools are told."""
+"""The agent of the central queues, and what dispatchers that assign jobs to pools know."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def build_pool_agent(env: Environment, scenario: Scenario) -> PoolAgent | None:
 
 
 def build_knowledge(env: Environment, scenario: Scenario, index: int) -> Knowledge | None:
-    """Return what the scenario tells a dispatcher of its jobs; None for nothing."""
+    """Return what the scenario lets a dispatcher know of its jobs; None for nothing."""
     knows = getattr(scenario.dispatch.parameters, "knows", "nothing")
     if knows == "nothing":
         return None

@@ -260,7 +260,7 @@ class WatchedCopyServer(Watched, CopyServer):
         """Cancel a copy, and check that it has gone if its dispatcher says so."""
         super().on_cancel_copy(cancel)
         if cancel.sender == cancel.dispatcher and self.has(cancel.dispatcher, cancel.number):
-            raise self.trial.broken(f"has a server keep a copy of job {cancel.job} after it was told of its end")
+            raise self.trial.broken(f"has a server keep a copy of job {cancel.job} after its cancellation")
 
 
 WATCHED: Final[dict[ServerKind, type[Watched]]] = {
