@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -35,12 +35,10 @@ from testbed.core.streams import generator
 from testbed.core.trace_recorder import TraceRecorder
 from testbed.runtime.central_queues import build_knowledge, build_rational, pool_agent_address
 from testbed.runtime.delay import Delay
+from testbed.scenario import Balance, Scenario
 from testbed.scenario.modes import PlacementKind, ServerKind, has_copies, has_tasks, recovers, tasks_move, traits_of
 from testbed.workload.distributions import Deterministic
 from testbed.workload.workload import Block, Workload
-
-if TYPE_CHECKING:
-    from testbed.scenario import Balance, Scenario
 
 SLICES = 100  # slices of the measured window in which occupancy is kept
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from dispatchers.registry import policies
-
-if TYPE_CHECKING:
-    from testbed.scenario.settings import Scenario
+from testbed.scenario.settings import Scenario
 
 
 class Mode(Enum):

@@ -1,4 +1,4 @@
-"""Agents are plain state machines (DESIGN rule 1): what ``dispatchers/`` and ``servers/`` may import."""
+"""Agents are plain state machines (architecture.md, rule 1): what ``dispatchers/`` and ``servers/`` may import."""
 
 import ast
 from pathlib import Path
