@@ -26,6 +26,7 @@ from typing import Any, ClassVar, NamedTuple
 from typing_extensions import override
 
 from servers.task_server import TaskServer
+from testbed.core.agent import Timer
 from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Message, Started
 from testbed.core.outcomes import StateAtCancellation
 
@@ -51,6 +52,8 @@ class CopyServer(TaskServer[AssignCopy]):
         self._copies: OrderedDict[tuple[int, int], _Copy] = OrderedDict()
         self._last_number: dict[int, int] = {}  # by dispatcher: of the last copy that has come from it
         self.cancelled_ahead: set[tuple[int, int]] = set()  # dispatcher and number of copies that are yet to come
+        self._timer: Timer  # of the end of the service
+        self._started: float  # when the service began
 
     def has(self, dispatcher: int, number: int) -> bool:
         """Return whether a copy is here, queued or in service."""
@@ -77,7 +80,8 @@ class CopyServer(TaskServer[AssignCopy]):
         """Begin to serve the copy that came first, report its start where asked for, and cancel its peers."""
         task, arrived, position = next(iter(self._copies.values()))
         now = self.env.now
-        self._clock.start(task, now - arrived, position, now)
+        self._timer = self._clock.start(task, now - arrived, position, now)
+        self._started = now
         send = self.env.send
         if task.reports_start:
             send(Started(task.sender, self.address, task.job, task.copy))
@@ -105,7 +109,9 @@ class CopyServer(TaskServer[AssignCopy]):
         elif cancel.by > cancel.copy:
             return
         else:
-            self._send_cancelled(copy.task, StateAtCancellation.IN_SERVICE, self._clock.wait, self._clock.stop())
+            self._timer.cancel()
+            received = self.env.now - self._started
+            self._send_cancelled(copy.task, StateAtCancellation.IN_SERVICE, self._clock.wait, received)
         del self._copies[key]
         self._lose_one(in_service)
 

@@ -172,9 +172,9 @@ class _WatchedClock(ServiceClock[Any]):
         self._server = server
 
     @override
-    def start(self, task: Any, wait: float, position: int, now: float) -> None:
+    def start(self, task: Any, wait: float, position: int, now: float) -> Timer:
         self._server.trial.served[task.job] += 1
-        super().start(task, wait, position, now)
+        return super().start(task, wait, position, now)
 
     def _end(self) -> None:
         if not self._server.dead:

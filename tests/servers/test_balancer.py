@@ -21,6 +21,7 @@ from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
 from servers.server import Server
 from servers.service_clock import ServiceClock
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
+from testbed.core.agent import Timer
 from testbed.core.messages import Assign, Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import JobRecords, Occupancy
@@ -55,9 +56,9 @@ class WatchedClock(ServiceClock[Assign]):
         self.address = server.address
         self.begun = started
 
-    def start(self, task: Assign, wait: float, position: int, now: float) -> None:
+    def start(self, task: Assign, wait: float, position: int, now: float) -> Timer:
         self.begun[task.job].append(self.address)
-        super().start(task, wait, position, now)
+        return super().start(task, wait, position, now)
 
 
 class WatchedServer(Server):
