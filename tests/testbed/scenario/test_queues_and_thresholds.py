@@ -209,10 +209,10 @@ def test_a_scenario_is_built_in_python_as_in_a_file() -> None:
             {"dispatch.assignment": {"one": {"a": 1}, "two": {"b": 0.9}}, "dispatch.knows": "types"},
             "dispatch: assignment.two: the fractions of the pools must add up to 1, not 0.9",
         ),
-        ({"dispatch.knows": "types"}, "dispatch: knows: nothing follows from it without an assignment for each signal"),
+        ({"dispatch.knows": "types"}, "dispatch: knows: it has no effect without an assignment for each signal"),
         (
             {"dispatch.knows": {"noisy": 0.8}, "dispatch.assignment": {"a": 1}},
-            "dispatch: knows: nothing follows from it without an assignment for each signal",
+            "dispatch: knows: it has no effect without an assignment for each signal",
         ),
         ({"dispatch.knows": "all"}, 'dispatch.knows = "all": must be "nothing" or "sizes" or "types" or a table'),
         ({"dispatch.knows": {"noisy": 2}}, "dispatch.knows.noisy = 2: must be a number of at least 0 and at most 1"),
