@@ -41,7 +41,7 @@ QUANTITIES = {
     "copies_per_job": "copies per job",
     "preemptions_per_job": "preemptions per job, of all its copies",
     "cancellations_per_job": "cancelled copies per job",
-    "cancellation_delay_p50": "median time from the end of a copy (its start, if that cancels) until another has stopped",
+    "cancellation_delay_p50": "median time from the end (or cancelling start) of a copy until another has stopped",
     "cancellation_delay_p99": "99 % quantile of that time",
     "jobs": "number of measured jobs",
     "emulation_error": "cluster minus twin, job by job, as a fraction of the twin's mean response time",
