@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Literal, get_args
 import msgspec
 import trio
 
-from testbed.runs.probe_rate import calibrated
 from testbed.cluster.controller import Controller
 from testbed.cluster.observing import Observer, theory_of
-from testbed.runs.execution import execute
-from testbed.present.live import Silent, Watcher
-from testbed.measure.probes import Calibration
 from testbed.core.records import Measurements
+from testbed.measure.probes import Calibration
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary, measured_window, summarise
+from testbed.present.live import Silent, Watcher
+from testbed.runs.execution import execute
 from testbed.runs.nominal import nominal
+from testbed.runs.probe_rate import calibrated
 from testbed.runs.run_folder import RunFolder
 from testbed.runtime.build import expected_copies, expected_jobs, expected_tasks
 from testbed.runtime.twin import simulate

@@ -8,13 +8,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from testbed.runs.probe_rate import with_probe_rate
-from testbed.runs.experiment import Result, VariantRun
 from testbed.measure import summary as summaries
 from testbed.measure.pathwise import compare
 from testbed.measure.summary import summarise
 from testbed.measure.verdict import with_emulation_error
+from testbed.runs.experiment import Result, VariantRun
 from testbed.runs.nominal import nominal
+from testbed.runs.probe_rate import with_probe_rate
 from testbed.runs.run_folder import (
     OutputError,
     copies_table,

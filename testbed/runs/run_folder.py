@@ -35,13 +35,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
-from testbed.measure import summary as summaries
-from testbed.core.records import COLUMNS, COPY_COLUMNS, TASK_COLUMNS, Measurements
-from testbed.measure.summary import Summary
 from testbed.cluster.metrics.discovery import TargetGroup, encode
-from testbed.scenario import ScenarioError, resolved
+from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
+from testbed.core.records import COLUMNS, COPY_COLUMNS, TASK_COLUMNS, Measurements
 from testbed.core.trace_recorder import TraceEvent
+from testbed.measure import summary as summaries
+from testbed.measure.summary import Summary
+from testbed.scenario import ScenarioError, resolved
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario

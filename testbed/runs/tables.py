@@ -10,9 +10,9 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from testbed.runs.experiment import Result, VariantRun, mean_response
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary
+from testbed.runs.experiment import Result, VariantRun, mean_response
 from testbed.theory.predict import Prediction
 
 WIDTH = 120

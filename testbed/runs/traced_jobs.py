@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from testbed.runs.run_folder import OutputError, read_run
-from testbed.runs.job_history import Job, Names, Step, history
 from testbed.core.trace_recorder import TraceEvent
+from testbed.runs.job_history import Job, Names, Step, history
+from testbed.runs.run_folder import OutputError, read_run
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,8 @@ from typing import Any, Self
 import msgspec
 
 from testbed.cluster.control import CONTROL_FRAME_LIMIT
-from testbed.core.messages import Encoder, FrameReader, ProtocolError
 from testbed.cluster.snapshot import Snapshot
+from testbed.core.messages import Encoder, FrameReader, ProtocolError
 from testbed.runs.long_running.control import (
     REPLY,
     Changed,

@@ -14,23 +14,19 @@ from typing import Any
 import msgspec
 import trio
 
-from testbed.runs.probe_rate import calibrated
 from testbed.cluster.connecting import BACKLOG, take_newcomers
 from testbed.cluster.control import Channel
 from testbed.cluster.controller import Controller
+from testbed.cluster.metrics.discovery import TargetGroup, serve_discovery
 from testbed.cluster.observing import Observer, theory_of
-from testbed.present.dash.reporter import start_page
-from testbed.present.dash.serving import Place
-from testbed.runs.experiment import Result, VariantRun, keep_records
-from testbed.present.live import Watcher
+from testbed.cluster.snapshot import Snapshot
+from testbed.core.messages import ProtocolError
 from testbed.core.records import Measurements
 from testbed.measure.summary import summarise
-from testbed.cluster.metrics.discovery import TargetGroup, serve_discovery
-from testbed.runs.nominal import nominal
-from testbed.core.messages import ProtocolError
-from testbed.runs.run_folder import OutputError, RunFolder, replace_file
-from testbed.scenario import Scenario, ScenarioError, decode, resolved
-from testbed.cluster.snapshot import Snapshot
+from testbed.present.dash.reporter import start_page
+from testbed.present.dash.serving import Place
+from testbed.present.live import Watcher
+from testbed.runs.experiment import Result, VariantRun, keep_records
 from testbed.runs.long_running.changes import changed
 from testbed.runs.long_running.control import (
     REQUEST,
@@ -46,9 +42,13 @@ from testbed.runs.long_running.control import (
     StatusReply,
 )
 from testbed.runs.long_running.controller import LongRunningController
-from testbed.runs.long_running.register import NEVER_STOOD, Claim, ProcessEntry, LongRunningError, State
+from testbed.runs.long_running.register import NEVER_STOOD, Claim, LongRunningError, ProcessEntry, State
 from testbed.runs.long_running.rolling import KEPT_ROWS, RollingRecords, kept_since
 from testbed.runs.long_running.saved import LongRunningResult
+from testbed.runs.nominal import nominal
+from testbed.runs.probe_rate import calibrated
+from testbed.runs.run_folder import OutputError, RunFolder, replace_file
+from testbed.scenario import Scenario, ScenarioError, decode, resolved
 from testbed.theory.predict import predict
 
 ANSWER_SECONDS = 1.0  # that is left for the last answers
@@ -56,7 +56,7 @@ PAGE_SECONDS = 15.0  # and for the live page to end
 
 
 class PageOrder(msgspec.Struct):
-    """Where to serve the live page: a listening socket's descriptor, and the rest of testbed.present.dash.serving.Place."""
+    """Where to serve the live page: a listening socket's descriptor, and the rest of a dash.serving.Place."""
 
     descriptor: int
     host: str

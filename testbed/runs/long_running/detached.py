@@ -21,8 +21,8 @@ POLL_SECONDS = 0.1
 def start(order: Order) -> State:
     """Start the cluster's supervisor and wait until the cluster stands.
 
-    Raises LongRunningError for a name or an output folder that can't be used, and ClusterError when it does not come up;
-    an interruption meanwhile ends it.
+    Raises LongRunningError for a name or an output folder that can't be used, and ClusterError when the cluster does
+    not come up; an interruption ends it.
     """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(

@@ -13,12 +13,12 @@ from typing import TextIO
 import msgspec
 
 from testbed.cluster.controller import ClusterError
-from testbed.runs.execution import execute
 from testbed.present.live import Silent
+from testbed.runs.execution import execute
+from testbed.runs.long_running.cluster import LongRunningCluster, Order
+from testbed.runs.long_running.register import LongRunningError
 from testbed.runs.run_folder import OutputError
 from testbed.scenario import ScenarioError
-from testbed.runs.long_running.cluster import Order, LongRunningCluster
-from testbed.runs.long_running.register import LongRunningError
 
 #: Where it writes, among the logs of the cluster's processes.
 LOG = "supervisor.log"
