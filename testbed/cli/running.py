@@ -14,7 +14,7 @@ from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, 
 from testbed.scenario import ScenarioError
 
 if TYPE_CHECKING:
-    from testbed.present.live import Watcher
+    from testbed.runs.display import Display
     from testbed.runs.experiment import Where
     from testbed.studies.sweep.result import SweepResult
 
@@ -58,13 +58,13 @@ def run(
     settings = read(scenario)
     where: Where = "twin" if virtual else "cluster and twin" if twin else "cluster"
     console = Console(stderr=True)
-    watcher = watcher_for(console, quiet, live=not virtual)
+    display = display_for(console, quiet, live=not virtual)
     if dash:
-        watcher = reporting_page(watcher, settings.name, host, port, token)
+        display = reporting_page(display, settings.name, host, port, token)
     try:
-        experiment = Experiment(settings, where, output, watcher, hold)
-        announce_unstable(settings, watcher)
-        with watcher:
+        experiment = Experiment(settings, where, output, display, hold)
+        announce_unstable(settings, display)
+        with display:
             execute(experiment)
     except (OutputError, ScenarioError) as error:
         fail(error)
@@ -73,9 +73,10 @@ def run(
     finish(experiment.result)
 
 
-def watcher_for(console: Console, quiet: bool, live: bool) -> Watcher:
+def display_for(console: Console, quiet: bool, live: bool) -> Display:
     """Return what shows in a terminal, or elsewhere, how it is going."""
-    from testbed.present.live import Bar, Lines, Silent
+    from testbed.present.live import Bar, Lines
+    from testbed.runs.display import Silent
 
     if quiet:
         return Silent()

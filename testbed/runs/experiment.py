@@ -17,7 +17,7 @@ from testbed.core.records import Measurements
 from testbed.measure.probes import Calibration
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary, measured_window, summarise
-from testbed.present.live import Silent, Watcher
+from testbed.runs.display import Display, Silent
 from testbed.runs.execution import execute
 from testbed.runs.nominal import nominal
 from testbed.runs.probe_rate import calibrated
@@ -125,7 +125,7 @@ class Experiment:
     """Runs a scenario's variants one after the other, and keeps what each measured as soon as it is there."""
 
     def __init__(
-        self, scenario: Scenario, where: Where, output: Path | None, watcher: Watcher, hold: float | None = None
+        self, scenario: Scenario, where: Where, output: Path | None, display: Display, hold: float | None = None
     ) -> None:
         if scenario.sweep is not None:
             raise ScenarioError(
@@ -133,7 +133,7 @@ class Experiment:
             )
         self._scenario = scenario
         self._where = where
-        self._watcher = watcher
+        self._display = display
         self._hold = hold
         self._variants = variants(scenario)
         self._controller: Controller | None = None
@@ -195,7 +195,7 @@ class Experiment:
         """Find the rate of the servers' clocks, where the scenario asks for an overall probe rate."""
         found, calibration = await trio.to_thread.run_sync(calibrated, scenario, replication)
         if calibration is not None:
-            self._watcher.announce(f"{name}: {calibration}")
+            self._display.announce(f"{name}: {calibration}")
         return found, calibration
 
     async def _on_cluster(self, run: VariantRun) -> Measurements | None:
@@ -211,7 +211,7 @@ class Experiment:
             if self._folder is not None and not targets_written:
                 targets_written = True
                 self._folder.write_targets(controller.metrics_targets())
-            self._watcher.show(observer.snapshot(controller.members, controller.incidents))
+            self._display.show(observer.snapshot(controller.members, controller.incidents))
 
         self._controller = controller = Controller(
             scenario,
@@ -219,7 +219,7 @@ class Experiment:
             labels=labels,
             theory=theory,
             hold=self._hold,
-            announce=self._watcher.announce,
+            announce=self._display.announce,
             observe=observe,
         )
         try:
@@ -256,7 +256,7 @@ class Experiment:
         """Take in a run that was made, as soon as it is there."""
         self.result.runs.append(run)
         if run.cluster is not None:
-            self._watcher.conclude(run.cluster)
+            self._display.conclude(run.cluster)
         if self._folder is None:
             return
         keep_records(self._folder, run)
@@ -280,7 +280,7 @@ def run(
     *,
     where: Where = "cluster",
     output: str | Path | None = None,
-    watcher: Watcher | None = None,
+    watcher: Display | None = None,
     hold: float | None = None,
 ) -> Result:
     """Run a scenario and return what it measured.
@@ -290,7 +290,7 @@ def run(
         where: "cluster" (real processes), "twin" (the virtual runtime), or "cluster and twin", which replays each
             run's workload on the twin and compares job by job.
         output: the folder in which to make the run folder; None to keep everything in memory.
-        watcher: shown how the run is doing (testbed.present.live).
+        watcher: a display of how the run is doing (testbed.runs.display); by default nothing is shown.
         hold: seconds that each cluster's last metrics wait to be read; by default a minute if Prometheus has read them
             before, and else not at all.
 

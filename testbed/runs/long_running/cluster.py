@@ -25,7 +25,7 @@ from testbed.core.records import Measurements
 from testbed.measure.summary import summarise
 from testbed.present.dash.reporter import start_page
 from testbed.present.dash.serving import Place
-from testbed.present.live import Watcher
+from testbed.runs.display import Display
 from testbed.runs.experiment import Result, VariantRun, keep_records
 from testbed.runs.long_running.changes import changed
 from testbed.runs.long_running.control import (
@@ -85,10 +85,10 @@ class LongRunningCluster:
     not wait until the jobs have finished.
     """
 
-    def __init__(self, order: Order, watcher: Watcher) -> None:
+    def __init__(self, order: Order, display: Display) -> None:
         self.scenario = decode(tomllib.loads(order.scenario), source="the scenario")
         self._order = order
-        self._watcher = watcher
+        self._display = display
         self._claim = Claim.take(order.name)
         self._controller: LongRunningController | None = None
         try:
@@ -184,7 +184,7 @@ class LongRunningCluster:
             labels=labels,
             theory=theory,
             save=save,
-            announce=self._watcher.announce,
+            announce=self._display.announce,
             observe=self._observe,
             records=records,
             logs=self.logs,
@@ -248,7 +248,7 @@ class LongRunningCluster:
                 self._page, self.state.dash = self._open_page(self._order.page)
             self._claim.write(self.state)
             self._folder.write_targets(controller.metrics_targets())
-        self._watcher.show(snapshot)
+        self._display.show(snapshot)
         for follower in list(self._followers):
             try:
                 follower.send_nowait(snapshot)
@@ -325,7 +325,7 @@ class LongRunningCluster:
         said = f"load {scenario.load:.4g}, policy {_with_parameters(scenario)}"
         if scenario.load >= theory.stability_bound:
             said += f" (unstable: the stability bound is {theory.stability_bound:.4g}, and the queues will grow)"
-        self._watcher.announce(f"{said} from time {at:.1f} on")
+        self._display.announce(f"{said} from time {at:.1f} on")
         return Changed(at, said)
 
 

@@ -13,7 +13,7 @@ from typing import TextIO
 import msgspec
 
 from testbed.cluster.controller import ClusterError
-from testbed.present.live import Silent
+from testbed.runs.display import Silent
 from testbed.runs.execution import execute
 from testbed.runs.long_running.cluster import LongRunningCluster, Order
 from testbed.runs.long_running.register import LongRunningError

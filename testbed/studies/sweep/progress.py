@@ -10,7 +10,8 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from testbed.cluster.snapshot import Snapshot
-from testbed.present.live import PLAIN_SECONDS, InTerminal, Silent
+from testbed.present.live import PLAIN_SECONDS, InTerminal
+from testbed.runs.display import Silent
 from testbed.studies.sweep.plan import Plan, RunKey, Runs
 
 
