@@ -13,7 +13,7 @@ from testbed.scenario import Scenario, ScenarioError, load, variants
 
 if TYPE_CHECKING:
     from testbed.runs.display import Display
-    from testbed.runs.experiment import Result
+    from testbed.runs.result import Result
 
 app = typer.Typer(
     help="A load-balancing testbed: real dispatcher and server processes beside queueing theory.",

@@ -58,10 +58,11 @@ def up(
     Exit status: 0 when it stood until it was told to go, 1 when it did not come up or something broke it, 2 for bad
     input.
     """
-    from testbed.cluster.controller import ClusterError
+    from testbed.cli.detached import start
+    from testbed.cluster.processes import ClusterError
+    from testbed.present.dash.reporter import start_cluster_page
     from testbed.runs.execution import execute
     from testbed.runs.long_running.cluster import LongRunningCluster, Order, PageOrder
-    from testbed.runs.long_running.detached import start
     from testbed.runs.long_running.register import LongRunningError
     from testbed.runs.run_folder import OutputError
 
@@ -93,7 +94,7 @@ def up(
                 print_page(address)
             print(f"{state.name} stands; `testbed ps` shows it, `testbed down {state.name}` ends it")
             return
-        cluster = LongRunningCluster(order, display)
+        cluster = LongRunningCluster(order, display, start_cluster_page)
         if address is not None:
             print_page(address)
         with display:
@@ -267,7 +268,7 @@ def _value(text: str) -> Any:
 def down(name: NameArgument = None) -> None:
     """End a standing cluster: stop arrivals, let the jobs finish, and save what was measured in a run folder."""
     from testbed.runs.long_running import LongRunningError
-    from testbed.runs.long_running.saved import read_result
+    from testbed.runs.result import read_result
     from testbed.runs.run_folder import OutputError
 
     try:

@@ -45,7 +45,7 @@ def run(
     Exit status: 0 when it ran (also if a verdict is "suspect"), 1 when a process died or jobs could not be accounted
     for, 2 for bad input, 130 after Ctrl-C.
     """
-    from testbed.cluster.controller import ClusterError
+    from testbed.cluster.processes import ClusterError
     from testbed.runs.execution import execute
     from testbed.runs.experiment import Experiment
     from testbed.runs.run_folder import OutputError
@@ -126,7 +126,7 @@ def sweep(
     0 when all runs were made (also if a target was not reached within the budget), 1 when a run failed, 2 for bad
     input, 130 after Ctrl-C.
     """
-    from testbed.cluster.controller import ClusterError
+    from testbed.cluster.processes import ClusterError
     from testbed.runs.run_folder import OutputError
     from testbed.studies.sweep.progress import Progress, ProgressBar, ProgressLines
     from testbed.studies.sweep.running import Request, SweepError, SweepRun

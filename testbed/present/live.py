@@ -31,7 +31,7 @@ class Lines(Silent):
         now = time.monotonic()
         if now >= self._next:
             self._next = now + PLAIN_SECONDS
-            done = "" if snapshot.share is None else f" {snapshot.share:4.0%}"
+            done = "" if snapshot.fraction is None else f" {snapshot.fraction:4.0%}"
             self.announce(f"{snapshot.name}{done}  {snapshot}")
 
 

@@ -10,12 +10,11 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import trio
 
-if TYPE_CHECKING:
-    from testbed.runs.experiment import Result
+from testbed.runs.result import Result
 
 #: Signals that end a run and have it saved: Ctrl-C, a request to terminate, a terminal that is closed.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -23,6 +23,7 @@ from testbed.measure.probes import Calibration, overall_probe_rate
 from testbed.measure.summary import measured_window
 from testbed.runtime.twin import simulate
 from testbed.scenario import ScenarioError, resolved
+from testbed.theory.stealing_sharing import probe_rate_for
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -39,8 +40,6 @@ def mean_field_probe_rate(scenario: Scenario) -> float:
     The limit is that of random routing of Poisson arrivals (Van Houdt 2019). Raises ValueError where it has no such
     rate, or the size law is not phase-type.
     """
-    from testbed.theory.stealing_sharing import probe_rate_for
-
     balance = scenario.balance
     assert balance is not None
     assert balance.overall_probe_rate is not None

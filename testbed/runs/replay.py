@@ -12,9 +12,9 @@ from testbed.measure import summary as summaries
 from testbed.measure.pathwise import compare
 from testbed.measure.summary import summarise
 from testbed.measure.verdict import with_emulation_error
-from testbed.runs.experiment import Result, VariantRun
 from testbed.runs.nominal import nominal
 from testbed.runs.probe_rate import with_probe_rate
+from testbed.runs.result import Result, VariantRun
 from testbed.runs.run_folder import (
     OutputError,
     copies_table,
@@ -43,7 +43,7 @@ def replay(folder: Path) -> Result:
             f"{folder}: holds no run on the cluster, only the twin's; there is nothing to compare it with"
         )
     by_name = dict(variants(scenario))
-    result = Result(scenario, folder)
+    result = Result(scenario, folder, list(by_name))
     tables: dict[str, list[pa.Table]] = {}
     for summary in on_cluster:
         variant = by_name.get(summary.variant)

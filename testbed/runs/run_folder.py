@@ -35,13 +35,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from testbed.cluster.metrics.discovery import TargetGroup, encode
+from testbed.cluster.metrics.discovery import TargetGroup, encode, targets_file_of
 from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.records import COLUMNS, COPY_COLUMNS, TASK_COLUMNS, Measurements
 from testbed.core.trace_recorder import TraceEvent
 from testbed.measure import summary as summaries
 from testbed.measure.summary import Summary
-from testbed.scenario import ScenarioError, resolved
+from testbed.scenario import ScenarioError, load, resolved
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -256,11 +256,6 @@ class RunFolder:
         write_environment(self.path, self._started, seconds)
 
 
-def targets_file_of(folder: Path) -> Path:
-    """Return the file beside a run's folder that says where the metrics of its processes are."""
-    return folder.with_name(f"targets-{folder.name}.json")
-
-
 class _Versioned(msgspec.Struct):
     schema: int | None = None
 
@@ -290,8 +285,6 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def read_run(path: Path) -> tuple[Scenario, list[Summary]]:
     """Return the scenario and the summaries of a run folder. Raises ScenarioError, or OutputError for no such run."""
-    from testbed.scenario import load
-
     summary = path / "summary.json"
     if not summary.exists():
         raise OutputError(f"{path}: not a folder of a finished run (it has no summary.json); give one from runs/")

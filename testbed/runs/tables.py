@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
 from testbed.measure.statistics import Interval, replication_interval
-from testbed.measure.summary import Summary
-from testbed.runs.experiment import Result, VariantRun, mean_response
+from testbed.measure.summary import Summary, mean_response
 from testbed.theory.predict import Prediction
+
+if TYPE_CHECKING:
+    from testbed.runs.result import Result, VariantRun
 
 WIDTH = 120
 KINDS = {"approximation": "approx."}

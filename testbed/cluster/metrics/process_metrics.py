@@ -164,7 +164,7 @@ class ProcessMetrics(Collector):
             "Cancelled copies, by what the cancellation found.",
             ["met"],
             (
-                ([state.label.replace(" ", "_")], records.met[state])
+                ([state.label.replace(" ", "_")], records.states_at_cancellation[state])
                 for state in StateAtCancellation
                 if state is not StateAtCancellation.NOT_CANCELLED
             ),

@@ -18,6 +18,7 @@ from testbed.measure.summary import Summary
 from testbed.present.dash.process import Conclude, Ended, Serve, Show
 from testbed.present.dash.serving import LAST_WORD_SECONDS, Place
 from testbed.runs.display import Display
+from testbed.runs.long_running.cluster import PageOrder
 
 WAITING = 8  # messages for the page's process; when it is behind so far, snapshots are left out
 
@@ -42,6 +43,15 @@ def start_page(
             start_new_session=True,
         )
     return process, ours
+
+
+def start_cluster_page(cluster: str, order: PageOrder) -> tuple[subprocess.Popen[bytes], str]:
+    """Start the process that serves a long-running cluster's page; return it and the page's address."""
+    place = Place(socket.socket(fileno=order.descriptor), order.host, order.token)
+    address = place.address_without_token
+    process, feed = start_page(place, cluster, cluster=cluster)
+    feed.close()  # it follows the cluster over the control socket
+    return process, address
 
 
 class PageReporter:

@@ -15,8 +15,9 @@ import msgspec
 from testbed.core.records import Measurements
 from testbed.measure.summary import Summary, measured_window, summarise
 from testbed.runs.execution import STOPPING, execute
-from testbed.runs.experiment import Experiment, VariantRun, Where
+from testbed.runs.experiment import Experiment, Where
 from testbed.runs.nominal import nominal
+from testbed.runs.result import VariantRun
 from testbed.scenario import Scenario, load
 from testbed.studies.sweep.folder import SweepFolder
 from testbed.studies.sweep.plan import FinishedRun, Goal, Place, Plan, RunKey
@@ -236,7 +237,7 @@ def sweep(
 
     Ctrl-C saves what is finished and raises KeyboardInterrupt. Raises ScenarioError for a scenario without a sweep,
     ValueError for other arguments that can't be, OutputError when a folder can't be used, SweepError and TwinError when
-    a run fails, and testbed.cluster.controller.ClusterError when a cluster does not come up; a sweep with a folder can
+    a run fails, and testbed.cluster.processes.ClusterError when a cluster does not come up; a sweep with a folder can
     then be resumed.
     """
     if isinstance(scenario, (str, Path)):

@@ -20,7 +20,7 @@ from testbed.core.records import Measurements
 from testbed.measure.summary import Summary
 from testbed.runs import experiment
 from testbed.runs.display import Silent
-from testbed.runs.experiment import Result
+from testbed.runs.result import Result
 from testbed.scenario import Scenario, decode
 
 
