@@ -160,7 +160,7 @@ def test_a_process_that_cannot_be_started_again_ends_the_cluster_which_says_so(p
     place.wait_for(lambda: not clusters())
     said = " ".join(CliRunner().invoke(app, ["ps"]).output.split())
     assert "small: process node-1 cannot be started: [Errno 11] Resource temporarily unavailable;" in said
-    assert "what it measured is in" in said
+    assert "its measurements are in" in said
 
 
 def test_ctrl_c_while_it_comes_up_leaves_nothing_behind(place: Any, planted: Any) -> None:

@@ -30,7 +30,7 @@ def state(name: str, pid: int = 1) -> State:
     )
 
 
-def test_a_claimed_name_stands_once_its_state_is_written_until_it_is_released() -> None:
+def test_a_cluster_with_a_claimed_name_runs_once_its_state_is_written_until_it_is_released() -> None:
     claim = Claim.take("a")
     assert running() == []
     claim.write(state("a"))
@@ -85,7 +85,7 @@ def test_a_cluster_that_broke_says_why() -> None:
     claim.write(broken)
     assert running() == []
     claim.release(remove=False)
-    assert clean() == ["a: process node-0 was ended by signal SIGKILL; what it measured is in runs/s-1"]
+    assert clean() == ["a: process node-0 was ended by signal SIGKILL; its measurements are in runs/s-1"]
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".", "-x", "a b", "x" * 65])
