@@ -5,10 +5,10 @@ The twin is a discrete-event simulation of the same agents (testbed.runtime.twin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 import trio
@@ -36,12 +36,32 @@ if TYPE_CHECKING:
 Where = Literal["cluster", "cluster and twin", "twin"]
 
 
+class PlannedRun(NamedTuple):
+    """A run to make."""
+
+    variant: str
+    replication: int
+    scenario: Scenario
+
+
 class Experiment:
     """Runs a scenario's variants one after the other, and saves the measurements of each as soon as it has ended."""
 
     def __init__(
-        self, scenario: Scenario, where: Where, output: Path | None, display: Display, hold: float | None = None
+        self,
+        scenario: Scenario,
+        where: Where,
+        output: Path | None,
+        display: Display,
+        hold: float | None = None,
+        *,
+        planned: Callable[[], Iterable[PlannedRun]] | None = None,
+        keep: Callable[[VariantRun], None] | None = None,
     ) -> None:
+        """``planned`` gives the runs to make, by default all; ``keep`` takes each finished one, by default it is saved.
+
+        Other arguments and errors as those of ``run``.
+        """
         if scenario.sweep is not None:
             raise ScenarioError(
                 "a run has one point, and this scenario has several: run it with `testbed sweep`", key="sweep"
@@ -51,6 +71,8 @@ class Experiment:
         self._display = display
         self._hold = hold
         self._variants = variants(scenario)
+        self._planned = planned or self._all
+        self._keep = keep or self._save
         self._controller: Controller | None = None
         self._stop = False
         jobs = (
@@ -80,18 +102,17 @@ class Experiment:
                 await self._run_all()
         return self.result
 
-    def planned(self) -> Iterator[tuple[int, str, Scenario]]:
-        """Yield the runs in order: replication, name and scenario."""
+    def _all(self) -> Iterator[PlannedRun]:
         # Variants alternate within a replication, so that a drift of the machine affects all alike.
         for replication in range(self._scenario.run.replications):
             for name, scenario in self._variants:
-                yield replication, name, scenario
+                yield PlannedRun(name, replication, scenario)
 
     async def _run_all(self) -> None:
-        for replication, name, scenario in self.planned():
+        for name, replication, planned in self._planned():
             if self._stop:
                 return
-            scenario, calibration = await self._calibrated(name, replication, scenario)
+            scenario, calibration = await self._calibrated(name, replication, planned)
             run = VariantRun(name, replication, scenario, predict(scenario), calibration=calibration)
             if self._where != "twin":
                 run.cluster_measurements = await self._on_cluster(run)
@@ -104,7 +125,7 @@ class Experiment:
             if run.cluster_measurements is None and run.twin_measurements is None:
                 return  # stopped before there was anything to measure
             self._summarise(run)
-            self.keep(run)
+            self._keep(run)
             if run.failure is not None:
                 return
 
@@ -169,8 +190,7 @@ class Experiment:
         if run.twin_measurements is not None:
             run.twin = summary(run.twin_measurements, None)
 
-    def keep(self, run: VariantRun) -> None:
-        """Add a finished run to the result, and save it."""
+    def _save(self, run: VariantRun) -> None:
         self.result.runs.append(run)
         if run.cluster is not None:
             self._display.conclude(run.cluster)

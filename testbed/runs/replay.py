@@ -33,7 +33,7 @@ from testbed.theory.predict import predict
 def replay(folder: Path) -> Result:
     """Run the twin of every run on the cluster that ``folder`` holds, and compare the two job by job.
 
-    Adds the twins' records and summaries to the folder, and to each cluster summary how it compares
+    Adds the twins' records and summaries to the folder, and the comparison to each summary of the cluster
     (testbed.measure.pathwise). Raises OutputError when there is nothing to replay.
     """
     scenario, found = read_run(folder)
@@ -49,8 +49,8 @@ def replay(folder: Path) -> Result:
         variant = by_name.get(summary.variant)
         if variant is None:
             raise OutputError(
-                f"{folder / 'summary.json'}: has a run of {summary.variant!r}, and scenario.toml beside it no such "
-                "variant; one of the two is from another run"
+                f"{folder / 'summary.json'}: has a run of {summary.variant!r}, which is no variant of the scenario.toml "
+                "next to it; one of the two is from another run"
             )
         if summary.calibration is not None:
             variant = with_probe_rate(variant, summary.calibration.probe_rate)
