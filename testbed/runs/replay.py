@@ -49,7 +49,7 @@ def replay(folder: Path) -> Result:
         variant = by_name.get(summary.variant)
         if variant is None:
             raise OutputError(
-                f"{folder / 'summary.json'}: has a run of {summary.variant!r}, which is no variant of the scenario.toml "
+                f"{folder / 'summary.json'}: has a run of {summary.variant!r}, which is no variant of scenario.toml "
                 "next to it; one of the two is from another run"
             )
         if summary.calibration is not None:
