@@ -160,7 +160,7 @@ class Controller:
     async def _watch(self) -> None:
         """Start the run and wait for its end."""
         self.origin = time.monotonic() + START_IN_SECONDS
-        await self.processes.tell_all(Start(self.origin))
+        await self.processes.send_all(Start(self.origin))
         self.started = True
         observe_at = 0.0
 
@@ -178,7 +178,7 @@ class Controller:
     async def _have_reports(self) -> None:
         """Have all processes that are left report, and wait for the reports."""
         down = [member.servers for member in self.members if not member.alive and member.servers is not None]
-        await self.processes.tell_all(Finish(down, hold=None if self._hold is None else self._hold > 0))
+        await self.processes.send_all(Finish(down, hold=None if self._hold is None else self._hold > 0))
         with trio.move_on_after(REPORT_SECONDS) as scope:
             while any(member.report is None and not member.ended for member in self.members):
                 await self.processes.wait()

@@ -143,7 +143,7 @@ class Processes:
         with trio.move_on_after(seconds) as scope:
             await self.until(lambda: all(member.ready is not None for member in self.members))
             if not self.over:
-                await self.tell_all(self._listening())
+                await self.send_all(self._listening())
                 await self.until(lambda: all(member.linked for member in self.members))
         if scope.cancelled_caught:
             silent = [member.name for member in self.members if member.ready is None]
@@ -173,13 +173,13 @@ class Processes:
             await self.until(lambda: member.ready is not None or not member.alive)
             if member.ready is None or member.channel is None:
                 return
-            await self.tell(member, self._listening())
+            await self.send(member, self._listening())
             await self.until(lambda: member.linked or not member.alive)
-            await self.tell(member, start())
+            await self.send(member, start())
             if member.servers is not None:
                 for other in self.members:
                     if other is not member and other.linked:
-                        await self.tell(other, Peers({member.number: member.ready.address}, {}))
+                        await self.send(other, Peers({member.number: member.ready.address}, {}))
         if scope.cancelled_caught:
             self.fail(f"process {member.name} did not come up again within {READY_SECONDS:.0f} s")
 
@@ -195,12 +195,12 @@ class Processes:
 
     # --- talking to them ---
 
-    async def tell_all(self, message: msgspec.Struct) -> None:
+    async def send_all(self, message: msgspec.Struct) -> None:
         """Send a message to all processes."""
         for member in self.members:
-            await self.tell(member, message)
+            await self.send(member, message)
 
-    async def tell(self, member: Member, message: msgspec.Struct) -> None:
+    async def send(self, member: Member, message: msgspec.Struct) -> None:
         """Send a message to a process that is alive."""
         if member.channel is not None and member.alive:
             # If it has gone, its supervision reports how it ended.

@@ -1,4 +1,4 @@
-"""The lifetime of a long-running cluster: until it is drained or stopped, with settings that can be changed meanwhile.
+"""The lifetime of a long-running cluster: until it is drained or stopped, with settings that can be changed while it runs.
 
 A process that dies is started again, with the same agents at the same addresses:
 
@@ -57,7 +57,7 @@ class LongRunning:
             controller.stop()
         elif self._draining is None:
             self._draining = controller.time
-            await controller.processes.tell_all(Drain())
+            await controller.processes.send_all(Drain())
 
     async def change(self, controller: Controller, scenario: Scenario, theory: Theory) -> float:
         """Have the cluster go on with the load and the policy of ``scenario``; return the model time of the change.
@@ -72,7 +72,7 @@ class LongRunning:
             policy = resolved(scenario)
         controller.scenario = scenario
         controller.theory = theory
-        await controller.processes.tell_all(Change(at, theory, pace, policy))
+        await controller.processes.send_all(Change(at, theory, pace, policy))
         return at
 
     def setup(self, controller: Controller, setup: Setup) -> Setup:
