@@ -1,4 +1,4 @@
-"""The lifetime of a long-running cluster: until it is drained or stopped, with settings that can be changed while it runs.
+"""The lifetime of a long-running cluster: until it is drained or stopped; its settings can be changed while it runs.
 
 A process that dies is started again, with the same agents at the same addresses:
 
