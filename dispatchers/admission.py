@@ -16,12 +16,15 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import ClassVar
 
+from typing_extensions import override
+
 from dispatchers.awaiting_cancellation import AwaitingCancellation
 from dispatchers.jobs import Jobs
 from dispatchers.live_servers import LiveServers
 from dispatchers.placement import DirectPlacement
 from testbed.core.messages import Admit, CopyEnded, Done, JobDone, Message
-from testbed.core.outcomes import CopyOutcome
+from testbed.core.outcomes import CopyOutcome, StateAtCancellation
+from testbed.core.rows import CopyRecord
 
 
 class CentralQueues(DirectPlacement):
@@ -42,10 +45,11 @@ class CentralQueues(DirectPlacement):
         self._died: dict[int, int] = {}  # by job: how often it has died with a server that has a queue of its own
 
     @property
+    @override
     def awaiting_cancellation(self) -> int:
-        """The number of jobs that are done while the end of some copy is not known."""
         return self._awaiting.jobs
 
+    @override
     def admit(self, job: int, pool: int, thresholds: Sequence[float] = (), /) -> None:
         """Have a job join the queue of a pool, with thresholds of its own if there are any."""
         ticket = self._in_system[job]
@@ -54,21 +58,11 @@ class CentralQueues(DirectPlacement):
         sizes = list(ticket.every_size)
         self._env.send(Admit(self._pool_agent, self._address, job, ticket.job_type, pool, sizes, list(thresholds)))
 
-    def on_copy_ended(self, copy: CopyEnded) -> None:
+    def on_copy_ended(self, ended: CopyEnded) -> None:
         """Note the end of a copy."""
-        self._awaiting.write_copy(
-            copy.job,
-            copy.order + self._died.get(copy.job, 0),
-            copy.pool,
-            copy.server,
-            copy.wait,
-            copy.received,
-            copy.outcome,
-            copy.state_at_cancellation,
-            copy.delay,
-            copy.preemptions,
-        )
-        self._awaiting.copy_ended(copy.job, copy.received)
+        record = ended.record
+        record.copy += self._died.get(record.job, 0)
+        self._awaiting.copy_ended(record)
 
     def on_job_done(self, done: JobDone) -> None:
         """Note that a job is done."""
@@ -76,24 +70,19 @@ class CentralQueues(DirectPlacement):
         if ticket is None:
             self.jobs.done_twice += 1
             return
-        self._awaiting.job_done(
-            done.job,
-            ticket,
-            server=done.server,
-            wait=done.wait,
-            service=done.service,
-            lateness=done.lateness,
-            copies=done.copies,
-        )
+        last = Done(self._address, done.server, done.job, 0, done.wait, done.service, 0, done.lateness)
+        self._awaiting.job_done(done.job, ticket, last, done.copies)
 
     # --- jobs of servers with queues of their own ---
 
+    @override
     def on_done(self, done: Done) -> None:
         """Note a job that such a server has finished."""
         if done.job in self._in_system:
             self._write(done.job, done.sender, done.wait, done.service, CopyOutcome.WON)
         super().on_done(done)
 
+    @override
     def on_down(self, first: int, last: int) -> None:
         """Note that the jobs at servers ``first`` to ``last`` have died there."""
         for job, ticket in self._in_system.items():
@@ -103,8 +92,10 @@ class CentralQueues(DirectPlacement):
 
     def _write(self, job: int, server: int, wait: float, received: float, outcome: CopyOutcome) -> None:
         pool = bisect_right(self._first_of_pool, server) - 1
-        self._awaiting.write_copy(job, self._died.get(job, 0), pool, server, wait, received, outcome)
+        copy, state = self._died.get(job, 0), StateAtCancellation.NOT_CANCELLED
+        self._awaiting.write_copy(CopyRecord(job, copy, pool, server, wait, received, 0, outcome, state))
 
+    @override
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write the records of jobs that await cancellation."""
         self._awaiting.close()

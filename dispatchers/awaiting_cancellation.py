@@ -7,12 +7,12 @@ system no more, and not recorded yet, since its record has the work of all its c
 
 from __future__ import annotations
 
-from math import isnan, nan
+from math import isnan
 
 from dispatchers.jobs import COMPLETED, Jobs
 from dispatchers.ticket import Ticket
-from testbed.core.outcomes import CopyOutcome, StateAtCancellation
-from testbed.core.records import CopyRecord, JobRecord
+from testbed.core.messages import Done
+from testbed.core.rows import CopyRecord, JobRecord
 
 
 class _Account:
@@ -37,57 +37,31 @@ class AwaitingCancellation:
         self._records = jobs.records.copies
         self._accounts: dict[int, _Account] = {}
 
-    def write_copy(
-        self,
-        job: int,
-        copy: int,
-        pool: int,
-        server: int,
-        wait: float,
-        received: float,
-        outcome: CopyOutcome,
-        state: StateAtCancellation = StateAtCancellation.NOT_CANCELLED,
-        delay: float = nan,
-        preemptions: int = 0,
-    ) -> None:
-        """Write the record of a copy that has ended (testbed.core.records.CopyRecord)."""
-        # Positional, in the order of CopyRecord's fields, for the sake of speed.
-        self._records.write(
-            CopyRecord(job, copy, pool, server, wait, received, preemptions, outcome, state, delay, self._jobs.env.now)
-        )
+    def write_copy(self, record: CopyRecord) -> None:
+        """Write the record of a copy, whose end is known from now on."""
+        record.end = self._jobs.env.now
+        self._records.write(record)
 
-    def copy_ended(self, job: int, received: float) -> None:
-        """Note that a copy of a job has ended, which has received so much service; NaN if that is not known."""
-        account = self._account(job)
+    def copy_ended(self, record: CopyRecord) -> None:
+        """Write the record of a copy, and count it among those of its job that have ended."""
+        self.write_copy(record)
+        account = self._account(record.job)
         account.ended += 1
-        if not isnan(received):
-            account.work += received
+        if not isnan(record.received):
+            account.work += record.received
         if account.record is not None and account.ended >= account.copies:
             self.jobs -= 1
-            self._write(job)
+            self._write(record.job)
 
-    def job_done(
-        self,
-        job: int,
-        ticket: Ticket,
-        *,
-        server: int,
-        wait: float,
-        service: float,
-        lateness: float,
-        copies: int,
-    ) -> None:
-        """Note that a job is done now, by the copy at ``server``, which waited and was served for so long.
+    def job_done(self, job: int, ticket: Ticket, done: Done, copies: int) -> None:
+        """Note that a job is done now, as ``done`` reports of the copy that won.
 
-        Its server noticed the end so late. ``copies`` were made of it in all. The job must have left the system.
+        ``copies`` were made of it in all. The job must have left the system.
         """
-        response = self._jobs.env.now - ticket.arrival
-        ticket.inherent, ticket.wait = service, wait
+        ticket.inherent, ticket.wait, ticket.position = done.service, done.wait, done.position
         account = self._account(job)
         account.copies = copies
-        account.record = self._jobs.record(
-            job, ticket, COMPLETED, response, response - (wait + service), server, 0, lateness
-        )
+        account.record = self._jobs.record(job, ticket, COMPLETED, done)
         if account.ended >= copies:
             self._write(job)
         else:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
 from dispatchers.probing import ProbeRound, ProbingPolicy
@@ -37,13 +38,13 @@ class BatchFilling(WholeJobPolicy, ProbingPolicy):
     Parameters = BatchFillingParameters
 
     @classmethod
+    @override
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
-        """Return k d rounded up, at most N; none for a single server."""
         probes = number_of_probes(tasks, parameters.d, servers)
         return probes if probes > 1 else 0
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
-        """Sample servers and ask them."""
         dispatcher = self.dispatcher
         servers = dispatcher.servers
         sample = dispatcher.rng.sample(servers, number_of_probes(tasks, self.parameters.d, servers))
@@ -53,7 +54,7 @@ class BatchFilling(WholeJobPolicy, ProbingPolicy):
             for _ in range(tasks):
                 dispatcher.assign(job, sample[0])
 
+    @override
     def decide(self, round: ProbeRound) -> None:
-        """Fill the tasks in."""
         for server in fill(round.servers, round.queue_lengths, round.tasks):
             self.dispatcher.assign(round.job, server)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
 from dispatchers.probing import ProbeRound, ProbingPolicy
@@ -34,13 +35,13 @@ class BatchSampling(DistinctServersPolicy, ProbingPolicy):
     Parameters = BatchSamplingParameters
 
     @classmethod
+    @override
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
-        """Return k d rounded up, at most N; none where that is k."""
         probes = number_of_probes(tasks, parameters.d, servers)
         return probes if probes > tasks else 0
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
-        """Sample servers and ask them."""
         dispatcher = self.dispatcher
         servers = dispatcher.servers
         sample = dispatcher.rng.sample(servers, number_of_probes(tasks, self.parameters.d, servers))
@@ -50,6 +51,7 @@ class BatchSampling(DistinctServersPolicy, ProbingPolicy):
             for server in sample:
                 dispatcher.assign(job, server)
 
+    @override
     def decide(self, round: ProbeRound) -> None:
         """Place a task on each of the shortest queues; the sort keeps the random order of equal ones."""
         queue_lengths = round.queue_lengths

@@ -23,6 +23,8 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import ClassVar
 
+from typing_extensions import override
+
 from dispatchers.awaiting_cancellation import AwaitingCancellation
 from dispatchers.jobs import Jobs
 from dispatchers.live_servers import LiveServers
@@ -30,6 +32,7 @@ from dispatchers.placement import Placement
 from testbed.core.copy_life import OPEN, Event, State, advance
 from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Message, Peer, Started
 from testbed.core.outcomes import CopyOutcome, StateAtCancellation
+from testbed.core.rows import CopyRecord
 
 
 class Copy:
@@ -68,10 +71,11 @@ class Copying(Placement):
         self._address = jobs.address
 
     @property
+    @override
     def awaiting_cancellation(self) -> int:
-        """The number of jobs that are done while the end of some copy is not known."""
         return self._awaiting.jobs
 
+    @override
     def assign(self, job: int, server: int) -> None:
         """Place the next copy of a job on a server.
 
@@ -82,6 +86,7 @@ class Copying(Placement):
         for order in self._place(copies, [server]):
             self._send(job, order, [])
 
+    @override
     def assign_tied(self, job: int, servers: Sequence[int]) -> None:
         """Place copies of a job that know of each other: the one that starts cancels the others. See ``assign``."""
         copies = self.copies.setdefault(job, [])
@@ -147,16 +152,9 @@ class Copying(Placement):
         copy.state = advance(copy.state, Event.FINISH)
         self._cancel_others(done.job, copies, copy)
         self.jobs.policies.of(done.job).on_done(done)
-        ticket.position = done.position
-        self._awaiting.job_done(
-            done.job,
-            ticket,
-            server=copy.server,
-            wait=copy.placed_at - ticket.arrival + done.wait,
-            service=done.service,
-            lateness=done.lateness,
-            copies=len(copies),
-        )
+        wait = copy.placed_at - ticket.arrival + done.wait  # since the job's arrival
+        last = Done(done.to, copy.server, done.job, 0, wait, done.service, done.position, done.lateness)
+        self._awaiting.job_done(done.job, ticket, last, len(copies))
         state = StateAtCancellation.ALREADY_DONE if was_cancelled else StateAtCancellation.NOT_CANCELLED
         self._ended(done.job, done.task, done.wait, done.service, CopyOutcome.WON, state)
 
@@ -170,6 +168,7 @@ class Copying(Placement):
             cancelled.job, cancelled.copy, cancelled.wait, cancelled.received, CopyOutcome.SUPERSEDED, cancelled.state
         )
 
+    @override
     def on_down(self, first: int, last: int) -> None:
         """Note that the copies on servers ``first`` to ``last`` have died with them."""
         for job, copies in list(self.copies.items()):
@@ -192,8 +191,7 @@ class Copying(Placement):
         copy = copies[order]
         delay = self._env.now - copy.cancelled_at if outcome is CopyOutcome.SUPERSEDED else nan
         pool = bisect_right(self._first_of_pool, copy.server) - 1
-        self._awaiting.write_copy(job, order, pool, copy.server, wait, received, outcome, state, delay)
-        self._awaiting.copy_ended(job, received)
+        self._awaiting.copy_ended(CopyRecord(job, order, pool, copy.server, wait, received, 0, outcome, state, delay))
         if not any(other.state in OPEN for other in copies):
             if job in self._in_system:
                 self._place_again(job)
@@ -205,6 +203,7 @@ class Copying(Placement):
             self.jobs.dispatched_again += 1
             self.jobs.policies.of(job).place(job)
 
+    @override
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write what is left to the tickets and records; a job with a copy on a server that is up is not lost."""
         for job, ticket in self._in_system.items():

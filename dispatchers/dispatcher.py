@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from dispatchers.placement import Placement
 from dispatchers.policy import Policy
 from dispatchers.probes import Probes
@@ -128,13 +130,14 @@ class Dispatcher(Agent):
         self.policies.switch(policy, first_job)
         self._place = policy.place
 
+    @override
     def on_down(self, first: int, last: int) -> None:
         """Note that servers ``first`` to ``last`` have died; dispatch again what they had, if the scenario says so."""
         if self.recovery is not None:
             self.recovery.on_down(first, last)
 
+    @override
     def on_up(self, first: int, last: int) -> None:
-        """Use servers again that had died and are up again."""
         if self.recovery is not None:
             self.recovery.on_up(first, last)
 

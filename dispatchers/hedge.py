@@ -16,6 +16,7 @@ from math import inf
 from typing import Annotated, Literal
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Policy
 from dispatchers.view import DispatcherView
@@ -49,10 +50,11 @@ class Hedge(Policy):
         self._timers: dict[int, Timer] = {}  # by job that may still get a copy
 
     @classmethod
+    @override
     def copies(cls, parameters: HedgeParameters) -> int:
-        """Return 2, the job and its hedge."""
         return 2
 
+    @override
     def place(self, job: int) -> None:
         """Place the first copy, and choose where and when the second one will go."""
         dispatcher = self.dispatcher
@@ -69,6 +71,7 @@ class Hedge(Policy):
         del self._timers[job]
         self.dispatcher.assign(job, server)
 
+    @override
     def on_done(self, done: Done) -> None:
         """Take the hedge back."""
         self._forget(done.job)

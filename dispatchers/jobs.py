@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import nan
 
-from dispatchers.knowledge import Knowledge, NotToldError
+from dispatchers.knowledge import Knowledge, NotKnownError
 from dispatchers.switching import Policies
 from dispatchers.ticket import Ticket
 from dispatchers.view import Rational
@@ -18,7 +18,8 @@ from testbed.core.agent import Environment
 from testbed.core.messages import Done
 from testbed.core.outcomes import JobOutcome
 from testbed.core.placed_pool import PlacedPool
-from testbed.core.records import CopyRecords, JobRecord, JobRecords, TaskRecords
+from testbed.core.records import CopyRecords, JobRecords, TaskRecords
+from testbed.core.rows import JobRecord
 from testbed.core.streams import Stream
 
 #: Bound here because looking up a member of an enumeration for every job takes time.
@@ -78,31 +79,29 @@ class Jobs:
     # --- what a policy may know of a job ---
 
     def signal(self, job: int) -> int:
-        """Return the signal of a job's type (dispatchers.view). Raises NotToldError."""
+        """Return the signal of a job's type (dispatchers.view). Raises NotKnownError."""
         if self.knowledge is None or not self.knowledge.signals:
-            raise NotToldError("the type of a job is not known; the scenario must say so with dispatch.knows")
+            raise NotKnownError("the type of a job is not known; the scenario must say so with dispatch.knows")
         return self.in_system[job].signal
 
     def sizes(self, job: int) -> Sequence[float]:
-        """Return the sizes of a job (dispatchers.view). Raises NotToldError."""
+        """Return the sizes of a job (dispatchers.view). Raises NotKnownError."""
         if self.knowledge is None or not self.knowledge.sizes:
-            raise NotToldError('sizes are not known; the scenario must say so with dispatch.knows = "sizes"')
+            raise NotKnownError('sizes are not known; the scenario must say so with dispatch.knows = "sizes"')
         return self.in_system[job].every_size
 
     # --- ends of jobs ---
 
-    def record(
-        self,
-        job: int,
-        ticket: Ticket,
-        outcome: JobOutcome,
-        response: float,
-        overhead: float,
-        server: int,
-        last_task: int,
-        lateness: float,
-    ) -> JobRecord:
-        """Return the record of a job, with the delays and the work that its ticket has collected."""
+    def record(self, job: int, ticket: Ticket, outcome: JobOutcome, last: Done | None = None) -> JobRecord:
+        """Return the record of a job; ``last`` reports the task of a completed one that was done last, which is now."""
+        if last is not None:
+            response = self.env.now - ticket.arrival
+            overhead = response - (last.wait + last.service)
+            server, last_task, lateness = last.sender, last.task, last.lateness
+        else:
+            response = overhead = lateness = ticket.inherent = ticket.wait = ticket.work = nan
+            ticket.position = 0
+            server, last_task = ticket.at[-1] if ticket.at else -1, -1
         # Positional, in the order of JobRecord's fields: keywords would cost half a microsecond for every job.
         return JobRecord(
             job,
@@ -124,22 +123,9 @@ class Jobs:
             lateness,
         )
 
-    def complete(self, job: int, ticket: Ticket, last: Done) -> None:
-        """Write the record of a job whose last task is done, as ``last`` reports."""
-        del self.in_system[job]
-        response = self.env.now - ticket.arrival
-        overhead = response - (last.wait + last.service)
-        self.records.jobs.write(
-            self.record(job, ticket, COMPLETED, response, overhead, last.sender, last.task, last.lateness)
-        )
-
     def end(self, job: int, outcome: JobOutcome) -> None:
         """Write the record of a job that is not completed."""
-        ticket = self.in_system.pop(job)
-        ticket.inherent = ticket.wait = ticket.work = nan
-        ticket.position = 0
-        server = ticket.at[-1] if ticket.at else -1
-        self.records.jobs.write(self.record(job, ticket, outcome, nan, nan, server, -1, nan))
+        self.records.jobs.write(self.record(job, self.in_system.pop(job), outcome))
 
     def close(self, is_lost: Callable[[int], bool]) -> None:
         """Write a record for every job still here; it is lost if ``is_lost(server)`` says that its server has died."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
 from dispatchers.probing import ProbeRound, ProbingPolicy
@@ -34,17 +35,17 @@ class JoinShortestQueue(ProbingPolicy):
     Parameters = JoinShortestQueueParameters
 
     @classmethod
+    @override
     def probes_per_job(cls, parameters: Any, servers: int) -> float:
-        """Return one per server, or none when there is but one."""
         return servers if servers > 1 else 0
 
     @classmethod
+    @override
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
-        """Return one per server, whatever the number of tasks."""
         return cls.probes_per_job(parameters, servers)
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
-        """Ask all servers."""
         dispatcher = self.dispatcher
         order = dispatcher.rng.sample(dispatcher.servers, dispatcher.servers)
         if dispatcher.servers == 1:
@@ -52,8 +53,8 @@ class JoinShortestQueue(ProbingPolicy):
         else:
             self.start_round(job, order, tasks=tasks)
 
+    @override
     def place(self, job: int) -> None:
-        """Ask all servers."""
         dispatcher = self.dispatcher
         draw = dispatcher.rng.uniform()
         if dispatcher.servers == 1:
@@ -61,6 +62,7 @@ class JoinShortestQueue(ProbingPolicy):
         else:
             self.start_round(job, range(dispatcher.servers), draw)
 
+    @override
     def decide(self, round: ProbeRound) -> None:
         """Place the tasks on shortest queues among those known."""
         queue_lengths = round.queue_lengths

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from dispatchers.policy import Policy
 from dispatchers.server_set import ServerSet
 from dispatchers.view import DispatcherView
@@ -33,6 +35,7 @@ class LeastOutstanding(Policy):
         self._groups = [ServerSet(range(dispatcher.servers))]  # by count
         self._least = 0  # the lowest count that some server has
 
+    @override
     def place(self, job: int) -> None:
         """Place the job on a server of the lowest group; on any when all have died."""
         group = self._groups[self._least]
@@ -45,26 +48,26 @@ class LeastOutstanding(Policy):
             self._least += 1
         self.dispatcher.assign(job, server)
 
+    @override
     def on_down(self, first: int, last: int) -> None:
-        """Leave the dead servers out."""
         for server in range(first, last + 1):
             self._groups[self._counts[server]].remove(server)
             self._counts[server] = DEAD
         self._find_least()
 
+    @override
     def on_up(self, first: int, last: int) -> None:
-        """Count nothing at the servers that are there again."""
         for server in range(first, last + 1):
             self._counts[server] = 0
             self._groups[0].add(server)
         self._least = 0
 
+    @override
     def on_done(self, done: Done) -> None:
-        """Lower the server's count."""
         self._lower(done.sender)
 
+    @override
     def on_moved(self, old: int, new: int) -> None:
-        """Count the task at its new server."""
         if self._counts[new] != DEAD:
             self._move(new, self._counts[new] + 1)
         self._lower(old)

@@ -19,6 +19,7 @@ from math import ceil, floor
 from typing import Annotated, Any, ClassVar
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
 from dispatchers.power_of_d import mean_probes_of_one
@@ -55,12 +56,13 @@ class PerTaskPowerOfD(ProbingPolicy):
         self._batches: dict[int, _Batch] = {}  # by the number of a round that is open
 
     @classmethod
+    @override
     def probes_per_job(cls, parameters: Any, servers: int) -> float:
-        """Return d rounded up, at most N; none for a sample of one."""
         most = ceil(min(parameters.d, servers))
         return most if most > 1 else 0
 
     @classmethod
+    @override
     def mean_probes(cls, parameters: Any, servers: int, tasks: int) -> float:
         """Return d per task; a sample of one server needs no probe."""
         return tasks * mean_probes_of_one(parameters.d, servers)
@@ -71,12 +73,13 @@ class PerTaskPowerOfD(ProbingPolicy):
         whole = floor(d)
         return whole + 1 if d > whole and self.dispatcher.rng.uniform() < d - whole else whole
 
+    @override
     def place(self, job: int) -> None:
         """Place a single task: the power of d choices."""
         self.place_tasks(job, 1)
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
-        """Sample servers for each task and ask them."""
         dispatcher = self.dispatcher
         batch = _Batch()
         for _ in range(tasks):
@@ -91,6 +94,7 @@ class PerTaskPowerOfD(ProbingPolicy):
         if not batch.awaited:
             self._place(batch)
 
+    @override
     def decide(self, round: ProbeRound) -> None:
         """Place all tasks, if this was the last of their rounds."""
         batch = self._batches.pop(round.number)

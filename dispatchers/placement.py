@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from dispatchers.jobs import Jobs
+from typing_extensions import override
+
+from dispatchers.jobs import COMPLETED, Jobs
 from dispatchers.live_servers import LiveServers
+from dispatchers.ticket import Ticket
 from testbed.core.messages import Assign, Done, Dropped, Message, Moved
 from testbed.core.outcomes import JobOutcome
-from testbed.core.records import TaskRecord
+from testbed.core.rows import TaskRecord
 
 #: In place of a task's server, once the task is done.
 FINISHED = -1
@@ -73,9 +76,10 @@ class DirectPlacement(Placement):
         self._address = jobs.address
         self._policies = jobs.policies
         self._tasks = jobs.records.tasks
+        self._ended = jobs.records.jobs
 
+    @override
     def assign(self, job: int, server: int) -> None:
-        """Place the next task of a job on a server."""
         ticket = self._in_system[job]
         task = len(ticket.at)
         ticket.at.append(server)
@@ -83,36 +87,47 @@ class DirectPlacement(Placement):
 
     def on_done(self, done: Done) -> None:
         """Note a finished task; with the last one the job is done."""
-        ticket = self._in_system.get(done.job)
+        job = done.job
+        ticket = self._in_system.get(job)
         if ticket is None:
             self.jobs.done_twice += 1
             return
-        if len(ticket.sizes) > 1:
+        several = len(ticket.sizes) > 1
+        if several:
             if ticket.at[done.task] == FINISHED:
                 self.jobs.done_twice += 1
                 return
             ticket.at[done.task] = FINISHED
         if self._tasks is not None:
             self._tasks.write(
-                TaskRecord(done.job, done.task, done.sender, done.position, done.wait, done.service, self._env.now)
+                TaskRecord(job, done.task, done.sender, done.position, done.wait, done.service, self._env.now)
             )
         policy_on_done = self._policies.on_done
         if policy_on_done is not None:
             policy_on_done(done)
-        service, wait = done.service, done.wait
-        if service > ticket.inherent:
-            ticket.inherent = service
-        if wait > ticket.wait:
-            ticket.wait = wait
-        if done.position > ticket.position:
+        if several:
+            self._add_up(job, ticket, done)
+        else:  # spelled out, as it takes less time than to add up and compare
+            ticket.inherent = ticket.work = done.service
+            ticket.wait = done.wait
             ticket.position = done.position
-        ticket.work += service
+            del self._in_system[job]
+            self._ended.write(self.jobs.record(job, ticket, COMPLETED, done))
+
+    def _add_up(self, job: int, ticket: Ticket, done: Done) -> None:
+        """Note the end of one of several tasks."""
+        ticket.inherent = max(ticket.inherent, done.service)
+        ticket.wait = max(ticket.wait, done.wait)
+        ticket.position = max(ticket.position, done.position)
+        ticket.work += done.service
         ticket.remaining -= 1
-        if not ticket.remaining:
-            if ticket.dropped:
-                self.jobs.end(done.job, JobOutcome.DROPPED)
-            else:
-                self.jobs.complete(done.job, ticket, done)
+        if ticket.remaining:
+            return
+        if ticket.dropped:
+            self.jobs.end(job, JobOutcome.DROPPED)
+        else:
+            del self._in_system[job]
+            self._ended.write(self.jobs.record(job, ticket, COMPLETED, done))
 
     def on_dropped(self, dropped: Dropped) -> None:
         """Note a task that found a full buffer; its job counts as dropped."""

@@ -17,8 +17,8 @@ jobs, the records and the accounts. It calls the policy with one method per even
 * ``dispatcher.env.now`` and ``dispatcher.env.call_at(when, callback)``: the clock
 
 A job is known to its policy by a number. Its type and its size travel with it for the servers to emulate, but are not
-shown to a policy (testbed/docs/architecture.md, rule 8). The tasks of a job are interchangeable: a policy is told how
-many there are to place. A policy that can only place one task is asked for each task of a job in turn.
+shown to a policy (testbed/docs/architecture.md, rule 8). The tasks of a job are interchangeable: a policy gets
+the number of tasks to place. A policy that can only place one task is asked for each task of a job in turn.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Policy:
             self.place(job)
 
     def on_probe_reply(self, reply: ProbeReply) -> None:
-        """Take a reply: ``reply.sender`` held ``reply.queue_length`` tasks. It may come after its job was placed."""
+        """Take a reply: ``reply.sender`` had ``reply.queue_length`` tasks. It may come after its job was placed."""
 
     def on_done(self, done: Done) -> None:
         """Note that ``done.sender`` has finished, or dropped, a task that this dispatcher placed."""

@@ -17,6 +17,7 @@ from math import ceil, floor
 from typing import Annotated
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
 from dispatchers.probing import ProbeRound, ProbingPolicy
@@ -52,18 +53,19 @@ class PowerOfD(ProbingPolicy):
         self._replacement = parameters.replacement
 
     @classmethod
+    @override
     def probes_per_job(cls, parameters: PowerOfDParameters, servers: int) -> float:
-        """Return d rounded up, at most the number of servers; none when that is one."""
         most = ceil(min(parameters.d, servers))
         return most if most > 1 else 0
 
     @classmethod
+    @override
     def mean_probes(cls, parameters: PowerOfDParameters, servers: int, tasks: int) -> float:
         """Return d per task; a sample of one server needs no probe. Sampling with replacement may ask fewer."""
         return tasks * mean_probes_of_one(parameters.d, servers)
 
+    @override
     def place(self, job: int) -> None:
-        """Sample servers and ask them."""
         dispatcher = self.dispatcher
         rng = dispatcher.rng
         count = self._count
@@ -78,6 +80,7 @@ class PowerOfD(ProbingPolicy):
         else:
             self.start_round(job, sample)
 
+    @override
     def decide(self, round: ProbeRound) -> None:
         """Place the job on the first among the shortest of the queues known."""
         queue_lengths = round.queue_lengths

@@ -21,11 +21,16 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, Final
+
+from typing_extensions import override
 
 from dispatchers.policy import Policy
 from dispatchers.view import DispatcherView
 from testbed.core.messages import ProbeReply
+
+#: In most rounds no server is down: these share this set.
+NO_SERVERS: Final[frozenset[int]] = frozenset()
 
 
 class ProbeRound:
@@ -44,9 +49,9 @@ class ProbeRound:
         self.draw = draw
         self.tasks = tasks
         self.queue_lengths: dict[int, int] = {}
-        self.down: frozenset[int] = frozenset()
+        self.down = NO_SERVERS
         self.replies = len(servers)  # that can come in all
-        self.deadline = 0.0
+        self.deadline: float  # set where the policy has a time-out
 
 
 class ProbingPolicy(Policy):
@@ -73,6 +78,7 @@ class ProbingPolicy(Policy):
     def decide(self, round: ProbeRound) -> None:
         """Place the round's tasks, now that all replies have come or time is up; perhaps none has come."""
 
+    @override
     def on_probe_reply(self, reply: ProbeReply) -> None:
         """Note a reply, and decide if it was the last."""
         round = self._open.get(reply.round)
@@ -84,12 +90,14 @@ class ProbingPolicy(Policy):
             del self._open[reply.round]
             self.decide(round)
 
+    @override
     def on_unreachable(self, server: int, job: int, round: int) -> None:
         """Wait for a server's reply no longer."""
         found = self._open.get(round)
         if found is not None:
             self._note_down(found, server)
 
+    @override
     def on_down(self, first: int, last: int) -> None:
         """Wait for the replies of dead servers no longer."""
         for round in list(self._open.values()):

@@ -1,6 +1,6 @@
 """Dispatching again what died with servers, exactly once.
 
-A dispatcher knows of each task the server where it is, as far as messages have told. It learns of a death when its
+A dispatcher knows of each task the server where it is, according to the messages so far. It learns of a death when its
 connection ends, but must not dispatch again what it believes to be there: a waiting task may just have been stolen, its
 new server may report so any moment, and then it would be served twice. So it waits until every server that is left has
 sent ``PeerDown``, which each does when its own connection to the dead has ended, after all its other reports:
@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
+
+from typing_extensions import override
 
 from dispatchers.jobs import Jobs
 from dispatchers.live_servers import LiveServers
@@ -139,6 +141,7 @@ class RecoveringProbes(Probes):
         super().__init__(jobs)
         self._live = live
 
+    @override
     def probe_all(self, servers: Sequence[int], job: int, round: int) -> None:
         """Ask the servers that are up, and tell the policy of the others."""
         down = self._live.down
@@ -153,6 +156,7 @@ class RecoveringProbes(Probes):
     def _tell_unreachable(self, server: int, job: int, round: int) -> None:
         self._policies.of(job).on_unreachable(server, job, round)
 
+    @override
     def reserve(self, server: int, job: int, number: int) -> int:
         """Put a reservation into the queue of a server that is up; return it."""
         return super().reserve(self._live.instead_of(server), job, number)

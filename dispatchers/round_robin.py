@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from dispatchers.policy import Policy
 from dispatchers.view import DispatcherView
 
@@ -23,8 +25,8 @@ class RoundRobin(Policy):
         super().__init__(parameters, dispatcher)
         self._next = dispatcher.rng.integer(dispatcher.servers)
 
+    @override
     def place(self, job: int) -> None:
-        """Place the job on the next server."""
         server = self._next
         self._next = server + 1 if server + 1 < self.dispatcher.servers else 0
         self.dispatcher.assign(job, server)

@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from typing import ClassVar
 
+from typing_extensions import override
+
 from dispatchers.jobs import Jobs
 from dispatchers.live_servers import LiveServers
 from dispatchers.placement import DirectPlacement
@@ -52,6 +54,7 @@ class SlotReservation(DirectPlacement):
         super().__init__(jobs, live)
         self._open: dict[int, _Request] = {}  # by job, from its first task on
 
+    @override
     def assign(self, job: int, server: int) -> None:
         """Note the server of the job's next task; with the last one, ask for the slots."""
         ticket = self._in_system[job]
@@ -110,6 +113,7 @@ class SlotReservation(DirectPlacement):
             self._tell_dropped(job, task, server)
         self.jobs.end(job, JobOutcome.DROPPED)
 
+    @override
     def on_down(self, first: int, last: int) -> None:
         """Choose other servers for tasks that are not committed yet, and ask those."""
         assert self.live is not None, "the dispatcher recovers from failures"

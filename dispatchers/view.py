@@ -39,7 +39,7 @@ class SendProbe(Protocol):
     """Ask a server for its queue length on behalf of a job."""
 
     def __call__(self, server: int, job: int, round: int = 0, /) -> None:
-        """The reply carries the number ``round``, with which a policy tells its probe rounds apart."""
+        """The reply carries the number ``round``, with which a policy distinguishes its probe rounds."""
 
 
 class Admit(Protocol):
@@ -94,7 +94,7 @@ class DispatcherView:
     #: ``cancel(server, job, number)``: take back a reservation, or answer its Fetch when no task is left for it.
     cancel: Callable[[int, int, int], None]
     #: ``signal(job)``: what is known of a job's type: the index of a type, or the one after the last type for nothing.
-    #: Raises dispatchers.knowledge.NotToldError where the scenario lets no policy know.
+    #: Raises dispatchers.knowledge.NotKnownError where the scenario lets no policy know.
     signal: Callable[[int], int]
-    #: ``sizes(job)``: a job's size in each central pool, or of each copy or task. Raises NotToldError.
+    #: ``sizes(job)``: a job's size in each central pool, or of each copy or task. Raises NotKnownError.
     sizes: Callable[[int], Sequence[float]]

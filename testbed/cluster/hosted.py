@@ -8,7 +8,7 @@ import tomllib
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.jobs import DispatcherRecords
 from dispatchers.registry import policies
-from servers.server import Server
+from servers.task_server import TaskServer
 from testbed.cluster.control import Change, Setup
 from testbed.cluster.live_records import LiveCopies, LiveRecords
 from testbed.core.agent import Agent
@@ -168,5 +168,5 @@ class Hosted:
         reports = policies()[scenario.dispatch.policy].idle_reports
         dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers) if reports else ()
         for server in self.occupancy.servers:
-            if isinstance(server, Server):
+            if isinstance(server, TaskServer):
                 server.report_idle_to(dispatchers)

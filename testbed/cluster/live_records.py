@@ -15,13 +15,12 @@ from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.records import (
     DELAY_BUCKETS,
     RESPONSE_BUCKETS,
-    CopyRecord,
     CopyRecords,
-    JobRecord,
     JobRecords,
     Record,
     Records,
 )
+from testbed.core.rows import CopyRecord, JobRecord
 from testbed.core.trace_choice import are_traced
 from testbed.measure.histogram import LogHistogram
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from servers.late_binding_server import LateBindingServer
 from servers.pool_server import PoolServer
 from servers.server import Server
 from servers.slot_reserving_server import SlotReservingServer
+from servers.task_server import TaskServer
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
 from testbed.core.agent import Environment, Timer
 from testbed.core.records import Occupancy
@@ -34,16 +35,14 @@ from testbed.core.streams import generator
 from testbed.core.trace_recorder import TraceRecorder
 from testbed.runtime.central_queues import build_knowledge, build_rational, pool_agent_address
 from testbed.runtime.delay import Delay
+from testbed.scenario import Balance, Scenario
 from testbed.scenario.modes import PlacementKind, ServerKind, has_copies, has_tasks, recovers, tasks_move, traits_of
 from testbed.workload.distributions import Deterministic
 from testbed.workload.workload import Block, Workload
 
-if TYPE_CHECKING:
-    from testbed.scenario import Balance, Scenario
-
 SLICES = 100  # slices of the measured window in which occupancy is kept
 
-SERVERS: Final[dict[ServerKind, type[Server]]] = {
+SERVERS: Final[dict[ServerKind, type[TaskServer[Any]]]] = {
     ServerKind.PLAIN: Server,
     ServerKind.LATE_BINDING: LateBindingServer,
     ServerKind.SLOT_RESERVING: SlotReservingServer,
@@ -53,13 +52,13 @@ SERVERS: Final[dict[ServerKind, type[Server]]] = {
 
 def build_servers(
     env: Environment, scenario: Scenario, servers: Iterable[int], meter: Occupancy
-) -> list[Server | PoolServer]:
+) -> list[TaskServer[Any] | PoolServer]:
     """Return the server agents at the given addresses; ``meter`` keeps how long they spend at each queue length."""
     reports = policies()[scenario.dispatch.policy].idle_reports
     dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers)
     wanted = set(servers)
     server_class = SERVERS[traits_of(scenario).server]
-    built: list[Server | PoolServer] = []
+    built: list[TaskServer[Any] | PoolServer] = []
     address = 0
     for pool in scenario.cluster.pools:
         speeds = [job_type.speed.get(pool.name, 1.0) for job_type in scenario.workload.types]
@@ -72,11 +71,11 @@ def build_servers(
                     address,
                     speeds=speeds,
                     meter=meter,
-                    buffer=pool.buffer,
                     idle_report_to=dispatchers if reports else (),
                     dispatchers=dispatchers if recovers(scenario) else (),
+                    **({} if pool.buffer is None else {"buffer": pool.buffer}),
                 )
-                if scenario.balance is not None:
+                if scenario.balance is not None and isinstance(server, Server):
                     server.attach(build_balancer(server, scenario, scenario.balance, meter))
                 built.append(server)
             address += 1
@@ -185,13 +184,13 @@ def build_delay(scenario: Scenario, replication: int, process: str) -> Delay | N
     if not has_delay(scenario):
         return None
     delay = scenario.cluster.message_delay
-    law = Deterministic(delay) if isinstance(delay, (int, float)) else delay
-    return Delay(law.sample, generator(scenario.seed, replication, f"message delay/{process}"))
+    distribution = Deterministic(delay) if isinstance(delay, (int, float)) else delay
+    return Delay(distribution.sample, generator(scenario.seed, replication, f"message delay/{process}"))
 
 
 def build_trace(scenario: Scenario) -> TraceRecorder | None:
     """Return what records the messages of traced jobs, or None where no job is traced."""
-    return TraceRecorder(scenario.run.traced, scenario.servers) if scenario.run.traced else None
+    return TraceRecorder(scenario.run.traced) if scenario.run.traced else None
 
 
 def expected_jobs(scenario: Scenario) -> int:

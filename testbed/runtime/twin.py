@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,11 +23,8 @@ from testbed.runtime.build import (
 )
 from testbed.runtime.central_queues import build_pool_agent, pool_counters
 from testbed.runtime.virtual import VirtualRuntime
+from testbed.scenario import Scenario
 from testbed.scenario.modes import has_copies, has_tasks
-
-if TYPE_CHECKING:
-    from testbed.scenario import Scenario
-
 
 STEPS = 200  # in which a run is made, to see in between whether it is still wanted
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from testbed.scenario.document import document_type, to_mapping
 from testbed.scenario.errors import ScenarioError, explain, not_finite, suggestion
+from testbed.scenario.modes import Mode, mode_of
 from testbed.scenario.queue_checks import check_queues
 from testbed.scenario.settings import Dispatch, Scenario
 from testbed.scenario.sweep_points import sweep_points
@@ -104,7 +105,7 @@ def _check_policy(scenario: Scenario) -> None:
         )
     except ValueError as error:
         raise ScenarioError(str(error), key="dispatch") from None
-    if policy.reserves:
+    if mode_of(scenario) is Mode.LATE_BINDING:
         what = "the policy queues reservations and keeps waiting tasks at the dispatcher"
         if scenario.balance is not None:
             raise ScenarioError(f"{what}, where there are none to move; leave the table out", key="balance")

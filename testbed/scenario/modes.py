@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from dispatchers.policy import Policy
 from dispatchers.registry import policies
-
-if TYPE_CHECKING:
-    from testbed.scenario.settings import Scenario
+from testbed.scenario.settings import Scenario
 
 
 class Mode(Enum):
@@ -71,7 +68,17 @@ MODES: Final = {
 }
 
 
-def mode_of_policy(policy: type[Policy], parameters: Any, *, central: bool, reserves_slots: bool) -> Mode:
+class PlacesJobs(Protocol):
+    """What a policy class (dispatchers.policy.Policy) says of how it places jobs."""
+
+    reserves: bool
+
+    def copies(self, parameters: Any) -> int:
+        """Return the most copies of a job that the policy has in the system."""
+        ...
+
+
+def mode_of_policy(policy: PlacesJobs, parameters: Any, *, central: bool, reserves_slots: bool) -> Mode:
     """Return the mode under a policy, with central queues or not.
 
     ``reserves_slots``: whether jobs of several tasks may find a full buffer, and are then dropped whole.
@@ -123,9 +130,3 @@ def servers_talk(scenario: Scenario) -> bool:
 def recovers(scenario: Scenario) -> bool:
     """Return whether dispatchers dispatch again what dies with servers."""
     return scenario.cluster.on_failure == "redispatch"
-
-
-def may_follow(policy: type[Policy]) -> bool:
-    """Return whether a policy, whatever its parameters, can replace another one on a long-running cluster."""
-    makes_copies = any("copies" in vars(each) for each in policy.__mro__ if each is not Policy)
-    return not (policy.reserves or makes_copies)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from testbed.core.placed_pool import PlacedPool
 from testbed.scenario.errors import ScenarioError
+from testbed.scenario.modes import Mode, mode_of
 from testbed.scenario.settings import Scenario
 from testbed.scenario.threshold import MOST_POOLS, Threshold
 
@@ -46,10 +47,8 @@ def _check_central_pools(scenario: Scenario) -> None:
 
 
 def _check_copies(scenario: Scenario) -> None:
-    from dispatchers.registry import policies
-
     dispatch = scenario.dispatch
-    if policies()[dispatch.policy].copies(dispatch.parameters) == 1:
+    if mode_of(scenario) is not Mode.COPIES:
         return
     if scenario.workload.task_numbers.most > 1:
         raise ScenarioError(f"{dispatch.policy} copies jobs of one task; leave it out", key="workload.tasks")

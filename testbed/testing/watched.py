@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from typing_extensions import override
+
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
 from dispatchers.live_servers import LiveServers
@@ -16,7 +18,9 @@ from dispatchers.view import DispatcherView
 from servers.copy_server import CopyServer
 from servers.late_binding_server import LateBindingServer
 from servers.server import Server
+from servers.service_clock import ServiceClock
 from servers.slot_reserving_server import SlotReservingServer
+from servers.task_server import TaskServer
 from testbed.core.agent import Agent, Timer
 from testbed.core.messages import (
     Assign,
@@ -160,13 +164,48 @@ def _checking(view: DispatcherView, trial: Trial, jobs: Jobs) -> DispatcherView:
     return replace(view, assign=assign, assign_tied=assign_tied)
 
 
-class WatchedServer(Server):
+class _WatchedClock(ServiceClock[Any]):
+    """Counts the services that begin; those of a dead server have no end."""
+
+    def __init__(self, server: Watched, speeds: Sequence[float]) -> None:
+        super().__init__(server.env, speeds, self._end)
+        self._server = server
+
+    @override
+    def start(self, task: Any, wait: float, position: int, now: float) -> Timer:
+        self._server.trial.served[task.job] += 1
+        return super().start(task, wait, position, now)
+
+    def _end(self) -> None:
+        if not self._server.dead:
+            self._server.on_finish()
+
+
+class Watched(TaskServer[Any]):
     """A server that counts the tasks that come to it, may never reply to a probe, and may die."""
 
     trial: Trial
     silent = False
     dead = False
 
+    def __init__(self, *arguments: Any, speeds: Sequence[float], **settings: Any) -> None:
+        super().__init__(*arguments, speeds=speeds, **settings)
+        self._clock = _WatchedClock(self, speeds)
+
+    @override
+    def on_probe(self, probe: Probe) -> None:
+        """Reply, unless the server is silent; with a queue length of the trial's own, if it has one."""
+        if self.trial.queue_length is not None:
+            length = self.trial.queue_length(probe.job, self.address)
+            self.env.send(ProbeReply(probe.sender, self.address, probe.job, length, probe.round))
+        elif not self.silent:
+            super().on_probe(probe)
+
+
+class WatchedServer(Watched, Server):
+    """A watched server with a queue of tasks."""
+
+    @override
     def on_assign(self, task: Assign) -> None:
         """Count a task that comes."""
         self.trial.taken[task.job, task.task] += 1
@@ -178,33 +217,18 @@ class WatchedServer(Server):
         if self.queue_length > self._buffer:
             raise self.trial.broken("has more tasks come to a server than its buffer holds")
 
-    def _serve(self, task: Assign, wait: float, position: int, now: float) -> None:
-        self.trial.served[task.job] += 1
-        super()._serve(task, wait, position, now)
-
-    def on_finish(self) -> None:
-        """End a service, unless the server has died."""
-        if not self.dead:
-            super().on_finish()
-
-    def on_probe(self, probe: Probe) -> None:
-        """Reply, unless the server is silent; with a queue length of the trial's own, if it has one."""
-        if self.trial.queue_length is not None:
-            length = self.trial.queue_length(probe.job, self.address)
-            self.env.send(ProbeReply(probe.sender, self.address, probe.job, length, probe.round))
-        elif not self.silent:
-            super().on_probe(probe)
-
 
 class WatchedSlotReservingServer(WatchedServer, SlotReservingServer):
     """A watched server with slots that can be reserved."""
 
+    @override
     def on_commit(self, task: Commit) -> None:
         """Count a task that comes."""
         self.trial.taken[task.job, task.task] += 1
         super().on_commit(task)
         self.check_buffer()
 
+    @override
     def check_buffer(self) -> None:
         """Check this of reserved slots, too."""
         super().check_buffer()
@@ -212,26 +236,34 @@ class WatchedSlotReservingServer(WatchedServer, SlotReservingServer):
             raise self.trial.broken(f"has a server reserve {self.reserved} slots of a buffer of {self._buffer}")
 
 
-class WatchedLateBindingServer(WatchedServer, LateBindingServer):
+class WatchedLateBindingServer(Watched, LateBindingServer):
     """A watched server into whose queue reservations may be put."""
 
+    @override
+    def on_assign(self, task: Assign) -> None:
+        """Count a task that comes."""
+        self.trial.taken[task.job, task.task] += 1
+        super().on_assign(task)
 
-class WatchedCopyServer(WatchedServer, CopyServer):
+
+class WatchedCopyServer(Watched, CopyServer):
     """A watched server of copies."""
 
+    @override
     def on_assign_copy(self, task: AssignCopy) -> None:
         """Count a copy that comes."""
         self.trial.taken[task.job, task.copy] += 1
         super().on_assign_copy(task)
 
+    @override
     def on_cancel_copy(self, cancel: CancelCopy) -> None:
         """Cancel a copy, and check that it has gone if its dispatcher says so."""
         super().on_cancel_copy(cancel)
         if cancel.sender == cancel.dispatcher and self.has(cancel.dispatcher, cancel.number):
-            raise self.trial.broken(f"has a server keep a copy of job {cancel.job} after it was told of its end")
+            raise self.trial.broken(f"has a server keep a copy of job {cancel.job} after its cancellation")
 
 
-WATCHED: Final[dict[ServerKind, type[WatchedServer]]] = {
+WATCHED: Final[dict[ServerKind, type[Watched]]] = {
     ServerKind.PLAIN: WatchedServer,
     ServerKind.LATE_BINDING: WatchedLateBindingServer,
     ServerKind.SLOT_RESERVING: WatchedSlotReservingServer,

@@ -16,7 +16,7 @@ from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.scenario.modes import MODES, Mode
 from testbed.testing.systems import SPEEDS, System
-from testbed.testing.watched import WATCHED, Grave, Trial, WatchedEnvironment, WatchedServer, watched_dispatcher
+from testbed.testing.watched import WATCHED, Grave, Trial, Watched, WatchedEnvironment, watched_dispatcher
 
 PATIENCE = 1000.0  # time units after the last service could have ended; a job still not placed then counts as lost
 
@@ -37,16 +37,16 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
     addresses = [dispatcher.address for dispatcher in dispatchers]
     server_class = WATCHED[MODES[trial.mode].server]
     meter = Occupancy()
-    servers: list[WatchedServer] = []
+    servers: list[Watched] = []
     for address in range(system.servers):
         server = server_class(
             runtime,
             address,
             speeds=SPEEDS,
             meter=meter,
-            buffer=trial.buffer if trial.mode in (Mode.DIRECT, Mode.SLOT_RESERVATION) else None,
             idle_report_to=addresses if trial.policy.idle_reports else [],
             dispatchers=addresses if trial.repeats else [],
+            **({"buffer": trial.buffer} if trial.mode in (Mode.DIRECT, Mode.SLOT_RESERVATION) else {}),
         )
         server.trial = trial
         server.silent = address in silent
@@ -77,8 +77,8 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
 def _schedule_death(
     runtime: VirtualRuntime,
     when: float,
-    servers: list[WatchedServer],
-    dying: WatchedServer,
+    servers: list[Watched],
+    dying: Watched,
     dispatchers: list[Dispatcher],
     longest_delay: float,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import isnan, nan
+from math import isnan
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from testbed.core.messages import Admit, Assign, CopyEnded, Done, JobDone
 from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.placed_pool import PlacedPool
 from testbed.core.records import CopyRecords
+from testbed.core.rows import CopyRecord
 
 SERVERS = 6  # 0 and 1 of pool "central", 2 to 5 of pool "own"
 HERE, AGENT = SERVERS, SERVERS + 1
@@ -43,7 +44,8 @@ def desk_for(open_desk: Any) -> Callable[..., Any]:
 
 
 def ended(job: int, order: int, outcome: CopyOutcome) -> CopyEnded:
-    return CopyEnded(HERE, AGENT, job, order, 0, 1, 0.5, 2.0, 0, outcome, StateAtCancellation.NOT_CANCELLED, nan)
+    state = StateAtCancellation.NOT_CANCELLED
+    return CopyEnded(HERE, AGENT, CopyRecord(job, order, 0, 1, 0.5, 2.0, 0, outcome, state))
 
 
 def rows(desk: Any, *names: str) -> list[tuple[Any, ...]]:

@@ -71,7 +71,7 @@ def test_a_batch_that_waits_too_long_goes_to_those_that_replied(bench: Any) -> N
         assert at[2] == expected[2]
 
 
-def test_a_reply_to_a_question_that_is_settled_does_not_count_for_another(bench: Any) -> None:
+def test_a_reply_to_a_probe_round_that_has_ended_does_not_count_for_another(bench: Any) -> None:
     system = bench("batch-filling", 3, d=3, timeout=1.0)
     for server in system.servers:
         server.reply_after = None

@@ -1,4 +1,4 @@
-"""What a dispatcher is told of a job's type, and what it is not."""
+"""What a dispatcher knows of a job's type, and what it does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from dispatchers.dispatcher import Dispatcher
 from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
-from dispatchers.knowledge import Knowledge, NotToldError
+from dispatchers.knowledge import Knowledge, NotKnownError
 from dispatchers.placement import DirectPlacement
 from dispatchers.policy import NoParameters, Policy
 from dispatchers.static import StaticParameters
@@ -59,16 +59,16 @@ class Ask(Policy):
     def asked(question, job):
         try:
             return question(job)
-        except NotToldError:
-            return "not told"
+        except NotKnownError:
+            return "not known"
 
 
 @pytest.mark.parametrize(
     ("known", "told"),
     [
-        (None, ["not told", "not told"]),
-        (knowledge(), [1, "not told"]),
-        (knowledge(signals=False, sizes=True), ["not told", (2.0,)]),
+        (None, ["not known", "not known"]),
+        (knowledge(), [1, "not known"]),
+        (knowledge(signals=False, sizes=True), ["not known", (2.0,)]),
     ],
 )
 def test_a_policy_is_told_what_the_scenario_says_and_no_more(known, told) -> None:

@@ -152,7 +152,7 @@ def test_with_no_server_left_jobs_are_lost(desk: Any) -> None:
 
 @pytest.mark.parametrize("timeout", [None, 5.0])
 @pytest.mark.parametrize("policy", ["power-of-d", "jsq"])
-def test_a_probe_of_the_dead_is_answered_in_their_place(
+def test_no_probe_round_waits_for_servers_that_are_down(
     policy: str, timeout: float | None, recovering: Callable[..., Any]
 ) -> None:
     kind = policies()[policy]
@@ -170,7 +170,32 @@ def test_a_probe_of_the_dead_is_answered_in_their_place(
     assert sum(isinstance(message, Probe) for message in desk.sent) == 6
 
 
-def test_a_reply_to_the_first_question_of_a_job_is_none_to_its_second(recovering: Callable[..., Any]) -> None:
+def test_a_server_that_goes_down_twice_in_a_probe_round_counts_once(recovering: Callable[..., Any]) -> None:
+    kind = policies()["power-of-d"]
+    desk = recovering(policy=kind, parameters=kind.Parameters(d=4), tasks_move=False)
+    desk.dispatcher.arrive(0, 0, (1.0,))
+    desk.lost(0)
+    desk.dispatcher.on_up(0, 0)
+    desk.lost(0)
+    (probe_round,) = desk.dispatcher.policy._open.values()
+    assert probe_round.down == {0}
+    desk.tell(ProbeReply(HERE, 1, 0, 5, 1), ProbeReply(HERE, 2, 0, 4, 1))
+    assert desk.placed == []
+    desk.tell(ProbeReply(HERE, 3, 0, 6, 1))
+    assert desk.placed == [2]
+
+
+def test_where_no_probed_server_is_up_the_job_goes_to_another(recovering: Callable[..., Any]) -> None:
+    kind = policies()["power-of-d"]
+    desk = recovering(policy=kind, parameters=kind.Parameters(d=2), tasks_move=False)
+    desk.dispatcher.arrive(0, 0, (1.0,))
+    for server in [message.to for message in desk.of(Probe)]:
+        desk.lost(server)
+    assert desk.placed
+    assert desk.placed[0] not in {message.to for message in desk.of(Probe)}
+
+
+def test_a_reply_to_the_first_probe_round_of_a_job_is_none_to_its_second(recovering: Callable[..., Any]) -> None:
     kind = policies()["power-of-d"]
     for seed in range(20):
         desk = recovering(policy=kind, parameters=kind.Parameters(d=2, timeout=1.0), seed=seed)

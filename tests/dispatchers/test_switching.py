@@ -84,7 +84,7 @@ def test_a_former_policy_is_forgotten_with_its_last_job_and_late_replies_are_for
     newest = PowerOfD(PowerOfD.Parameters(d=2), dispatcher.view)
     dispatcher.switch(newest, 1)
     dispatcher.arrive(1, 0, (1.0,))
-    # The newest policy's first question has the number that the former one's first had.
+    # The newest policy's first probe round has the number that the former one's first had.
     assert probes(desk, 1)[0].round == first.round
     answer(desk, first, 0)
     answer(desk, second, 0)

@@ -19,8 +19,10 @@ from dispatchers.recovery import Recovery
 from dispatchers.registry import policies
 from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
 from servers.server import Server
+from servers.service_clock import ServiceClock
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
-from testbed.core.messages import Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
+from testbed.core.agent import Timer
+from testbed.core.messages import Assign, Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import JobRecords, Occupancy
 from testbed.testing.network import Network
@@ -46,19 +48,26 @@ class Case:
     seed: int = 0
 
 
+class WatchedClock(ServiceClock[Assign]):
+    """Notes which tasks a server begins to serve."""
+
+    def __init__(self, server: WatchedServer, started: dict[int, list[int]]) -> None:
+        super().__init__(server.env, [1.0], server.on_finish)
+        self.address = server.address
+        self.begun = started
+
+    def start(self, task: Assign, wait: float, position: int, now: float) -> Timer:
+        self.begun[task.job].append(self.address)
+        return super().start(task, wait, position, now)
+
+
 class WatchedServer(Server):
-    """Notes which tasks it begins to serve."""
-
-    network: Cluster
-
-    def _serve(self, task: Any, wait: float, position: int, now: float) -> None:
-        self.network.started[task.job].append(self.address)
-        super()._serve(task, wait, position, now)
+    """A server that tells which tasks it has."""
 
     def tasks(self) -> list[int]:
         waiting = [item[2].job for item in self._waiting]
         assert len(waiting) == max(self.queue_length - 1, 0)
-        return [*waiting, self._in_service.job] if self.queue_length else waiting
+        return [*waiting, self._clock.task.job] if self.queue_length else waiting
 
 
 class Cluster(Network):
@@ -102,7 +111,7 @@ class Cluster(Network):
             idle_report_to=addresses if policies()[case.policy].idle_reports else (),
             dispatchers=addresses if case.crashes else (),
         )
-        server.network = self
+        server._clock = WatchedClock(server, self.started)
         balancer = Balancer(
             server,
             servers=case.servers,

@@ -99,7 +99,7 @@ class Cluster(Network):
             copy = server._copies.get((message.dispatcher, message.number))
             if copy is not None:
                 assert message.by > message.copy, "a server keeps a copy that it was told to give up"
-                assert copy.started is not None, "a copy waits that was told to give up"
+                assert copy.task is server._clock.task, "a copy waits that was told to give up"
                 self.both_started += 1
 
     def run_case(self) -> None:
@@ -125,7 +125,7 @@ class Cluster(Network):
         """A live server serves its oldest copy; a job has at most so many copies, on distinct servers."""
         for server in self.servers:
             assert server.queue_length == len(server._copies)
-            started = [copy.started is not None for copy in server._copies.values()]
+            started = [copy.task is server._clock.task for copy in server._copies.values()]
             assert started == [True, *[False] * (len(started) - 1)][: len(started)]
         for placement in self.copying:
             for copies in placement.copies.values():

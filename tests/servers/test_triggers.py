@@ -277,7 +277,7 @@ def test_a_thief_with_a_choice_steals_from_the_longest_queue() -> None:
 
     def answer(message: Any) -> Message | None:
         if isinstance(message, Probe):
-            return ProbeReply(0, message.to, message.job, lengths[message.to])
+            return ProbeReply(0, message.to, message.job, lengths[message.to], message.round)
         return refuse(message)
 
     stage = Stage(partial(StealingWhenIdle, max_probes=1), choices=3)

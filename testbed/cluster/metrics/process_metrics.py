@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from servers.balancer import LATE, NO, PROBES, SHARED, STOLEN, YES
 from servers.pool_agent import PoolAgent
-from servers.server import Server
+from servers.task_server import TaskServer
 from testbed.cluster.metrics.families import counter, counters, gauge, gauges, histogram
 from testbed.core.messages import Message, message_name
 from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
@@ -192,7 +192,7 @@ class ProcessMetrics(Collector):
             ["tasks"],
             (([str(level)], sum(length >= level for length in lengths)) for level in QUEUE_LENGTHS),
         )
-        probed = [server for server in servers if isinstance(server, Server)]
+        probed = [server for server in servers if isinstance(server, TaskServer)]
         yield counters(
             "testbed_probes_answered",
             "Probes of queue lengths that servers have answered, by how they found the server.",

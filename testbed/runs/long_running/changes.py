@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dispatchers.policy import Policy
 from dispatchers.registry import policies
 from testbed.runs.long_running.register import LongRunningError
-from testbed.scenario.modes import MODES, Mode, may_follow, mode_of
+from testbed.scenario.modes import MODES, Mode, mode_of
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -43,6 +44,12 @@ def changed(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
         if knows(found) != knows(scenario):
             raise LongRunningError("dispatch.knows can't be changed: what is known of jobs is fixed at the start")
     return found
+
+
+def may_follow(policy: type[Policy]) -> bool:
+    """Return whether a policy, whatever its parameters, can replace another one: its servers are plain ones."""
+    makes_copies = any("copies" in vars(each) for each in policy.__mro__ if each is not Policy)
+    return not (policy.reserves or makes_copies)
 
 
 def knows(scenario: Scenario) -> object:

@@ -12,7 +12,8 @@ import trio
 from testbed.cluster.controller import Controller
 from testbed.cluster.live_records import LiveRecords
 from testbed.core.outcomes import JobOutcome
-from testbed.core.records import JobRecord, Measurements
+from testbed.core.records import Measurements
+from testbed.core.rows import JobRecord
 from testbed.core.trace_choice import are_traced, is_traced
 from testbed.core.trace_recorder import TraceEvent
 from testbed.runs.job_history import Job, Names, Step, history
