@@ -1,4 +1,4 @@
-"""What a scenario asks for in numbers that a run can be held against."""
+"""The nominal values of a scenario, with which a run is compared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def nominal(scenario: Scenario) -> Nominal:
-    """Return what the scenario asks for, as the verdict compares it with what happened."""
+    """Return the nominal values that the verdict compares with the measured ones."""
     workload = scenario.workload
     gaps = workload.arrivals.gap_distribution(scenario.rate)
     job_types = workload.types
@@ -47,8 +47,8 @@ def nominal(scenario: Scenario) -> Nominal:
     variance = numbers.mean * (size_second - size_mean**2 + size_mean**2 * numbers.mean * numbers.scv)
     second = sum(p * s * s for p, s in slowness) * (variance + scenario.mean_work**2)
     probes = sum(
-        share * policy.mean_probes(parameters, scenario.servers, int(tasks))
-        for tasks, share in zip(*numbers.probabilities(), strict=True)
+        probability * policy.mean_probes(parameters, scenario.servers, int(tasks))
+        for tasks, probability in zip(*numbers.probabilities(), strict=True)
     )
     pools: list[NominalPool] = []
     if has_copies(scenario):

@@ -28,7 +28,7 @@ QUEUE_LENGTHS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
 
 
 class ProcessMetrics(Collector):
-    """Reads what the agents of one process have counted.
+    """The metrics of one process, read from its agents' counters and records.
 
     It runs in the threads of scrapes while the agents go on: it reads numbers and whole lists, and writes nothing.
     """
@@ -77,7 +77,7 @@ class ProcessMetrics(Collector):
         sent: Counter[type[Message]] = Counter()
         weighed: Counter[type[Message]] = Counter()
         for connection in connections:
-            # Copied first: the agents' loop may meet a new kind of message meanwhile.
+            # Copied first: the agents' loop may add a new type of message meanwhile.
             sent.update(dict(connection.sent))
             weighed.update(dict(connection.weighed))
         yield counters(
@@ -164,7 +164,7 @@ class ProcessMetrics(Collector):
             "Cancelled copies, by what the cancellation found.",
             ["met"],
             (
-                ([state.label.replace(" ", "_")], records.met[state])
+                ([state.label.replace(" ", "_")], records.states_at_cancellation[state])
                 for state in StateAtCancellation
                 if state is not StateAtCancellation.NOT_CANCELLED
             ),

@@ -1,4 +1,4 @@
-"""Which settings of a standing cluster can be changed, and what it is to go on with."""
+"""Which settings of a long-running cluster can be changed, and the scenario with the changes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ LOADS = ("workload.load", "workload.rate")
 
 
 def changed(scenario: Scenario, settings: Mapping[str, Any]) -> Scenario:
-    """Return the scenario with other settings. Raises ScenarioError for values that don't fit, and LongRunningError for
-    what can't be changed while the cluster stands.
+    """Return the scenario with other settings.
+
+    Raises ScenarioError for wrong values, and LongRunningError for what can't be changed while the cluster runs.
     """
     for key in settings:
         if key not in LOADS and not key.startswith("dispatch."):
             raise LongRunningError(
-                f"{key} can't be changed while the cluster stands, only {', '.join(LOADS)} and what is in dispatch; "
-                "take it down and start another one"
+                f"{key} can't be changed while the cluster runs, only {', '.join(LOADS)} and the settings in dispatch; "
+                "shut it down and start another one"
             )
     found = scenario.with_settings(settings)
     if found.dispatch != scenario.dispatch:
         if mode_of(scenario) is Mode.CENTRAL_QUEUES:
             raise LongRunningError(
-                "dispatch can't be changed while a cluster with central queues stands; take it down and start another"
+                "dispatch can't be changed while a cluster with central queues runs; shut it down and start another one"
             )
         for each in (scenario, found):
             mode = mode_of(each)
@@ -52,5 +53,5 @@ def may_follow(policy: type[Policy]) -> bool:
 
 
 def knows(scenario: Scenario) -> object:
-    """Return what the policy is told of jobs."""
+    """Return what the policy knows of jobs."""
     return getattr(scenario.dispatch.parameters, "knows", "nothing")
