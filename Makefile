@@ -35,7 +35,7 @@ benchmarks: $(VENV)/ready-dev
 	$(BIN)/python tests/benchmarks/page.py
 	$(BIN)/python tests/benchmarks/sweep_speed.py
 	$(BIN)/python tests/benchmarks/exact_trace.py
-	$(BIN)/python tests/benchmarks/standing_memory.py
+	$(BIN)/python tests/benchmarks/long_running_memory.py
 
 $(VENV)/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,1 +1,1 @@
-"""The dispatcher agent, the dispatching policies, and their registry."""
+"""The dispatcher agent and the dispatching policies."""

@@ -1,26 +1,22 @@
-"""Jobs of several copies, from their end until all their copies have been heard of.
+"""Jobs in copies that are done, while they await the cancellation of their other copies.
 
 A job is done when its first copy finishes, which is when its response time is taken. What its other copies have
-received is known later, when word has come of each. Until then the job is *closing*: in the system no more, and not
-recorded yet, since its record has the work of all its copies.
+received is known later, when the end of each has been reported. Until then the job awaits cancellation: it is in the
+system no more, and not recorded yet, since its record has the work of all its copies.
 """
 
 from __future__ import annotations
 
 from math import isnan
-from typing import TYPE_CHECKING
 
-from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
-from testbed.core.records import CopyRecord, JobRecord
-
-if TYPE_CHECKING:
-    from dispatchers.dispatcher import Dispatcher
-    from dispatchers.ticket import Ticket
-    from testbed.core.records import CopyRecords
+from dispatchers.jobs import COMPLETED, Jobs
+from dispatchers.ticket import Ticket
+from testbed.core.messages import Done
+from testbed.core.rows import CopyRecord, JobRecord
 
 
-class Account:
-    """Of a job: its copies that have ended, what they have received, and once it is done its record."""
+class _Account:
+    """The copies of a job that have ended, what they have received, and the job's record once it is done."""
 
     __slots__ = ("copies", "ended", "record", "work")
 
@@ -31,100 +27,61 @@ class Account:
         self.record: JobRecord | None = None
 
 
-class Closing:
+class AwaitingCancellation:
     """Writes the records of copies, and those of their jobs. Times are in time units."""
 
-    def __init__(self, dispatcher: Dispatcher, records: CopyRecords) -> None:
-        self._dispatcher = dispatcher
-        self._records = records
-        self._accounts: dict[int, Account] = {}
-        self.jobs = 0  # that are done, and of which a copy is still to be heard of
+    def __init__(self, jobs: Jobs) -> None:
+        assert jobs.records.copies is not None, "copies need records"
+        self.jobs = 0  # that are done, while the end of some copy is not known
+        self._jobs = jobs
+        self._records = jobs.records.copies
+        self._accounts: dict[int, _Account] = {}
 
-    def copy_ended(
-        self,
-        job: int,
-        copy: int,
-        pool: int,
-        server: int,
-        wait: float,
-        received: float,
-        preemptions: int,
-        outcome: CopyOutcome,
-        state_at_cancellation: StateAtCancellation,
-        delay: float,
-    ) -> None:
-        """Write the record of a copy (testbed.core.records.CopyRecord), whose end is known from now on."""
-        end = self._dispatcher.env.now
-        self._records.write(
-            CopyRecord(job, copy, pool, server, wait, received, preemptions, outcome, state_at_cancellation, delay, end)
-        )
-        account = self._account(job)
+    def write_copy(self, record: CopyRecord) -> None:
+        """Write the record of a copy, whose end is known from now on."""
+        record.end = self._jobs.env.now
+        self._records.write(record)
+
+    def copy_ended(self, record: CopyRecord) -> None:
+        """Write the record of a copy, and count it among those of its job that have ended."""
+        self.write_copy(record)
+        account = self._account(record.job)
         account.ended += 1
-        if not isnan(received):
-            account.work += received
+        if not isnan(record.received):
+            account.work += record.received
         if account.record is not None and account.ended >= account.copies:
             self.jobs -= 1
-            self._write(job)
+            self._write(record.job)
 
-    def job_done(
-        self,
-        job: int,
-        ticket: Ticket,
-        *,
-        server: int,
-        wait: float,
-        service: float,
-        position: int,
-        lateness: float,
-        copies: int,
-    ) -> None:
-        """Note that a job is done now, by the copy at ``server``, which waited and was served for so long.
+    def job_done(self, job: int, ticket: Ticket, done: Done, copies: int) -> None:
+        """Note that a job is done now, as ``done`` reports of the copy that won.
 
-        Its server noticed the end so late. ``copies`` were made of it in all. The job must have left the system.
+        ``copies`` were made of it in all. The job must have left the system.
         """
-        dispatcher = self._dispatcher
-        response = dispatcher.env.now - ticket.arrival
+        ticket.inherent, ticket.wait, ticket.position = done.service, done.wait, done.position
         account = self._account(job)
         account.copies = copies
-        account.record = JobRecord(
-            job,
-            ticket.job_type,
-            dispatcher.index,
-            JobOutcome.COMPLETED,
-            ticket.arrival,
-            ticket.lag,
-            response,
-            service,
-            wait,
-            response - (wait + service),
-            ticket.probes,
-            server,
-            1,
-            0.0,
-            position,
-            0,
-            lateness,
-        )
+        account.record = self._jobs.record(job, ticket, COMPLETED, done)
         if account.ended >= copies:
             self._write(job)
         else:
             self.jobs += 1
 
     def close(self) -> None:
-        """Write the records of the jobs that are done, whatever is still to be heard of their copies."""
+        """Write the records of the jobs that are done, whether or not the ends of all their copies are known."""
         for job, account in list(self._accounts.items()):
             if account.record is not None:
                 self._write(job)
         self.jobs = 0
 
-    def _account(self, job: int) -> Account:
+    def _account(self, job: int) -> _Account:
         account = self._accounts.get(job)
         if account is None:
-            account = self._accounts[job] = Account()
+            account = self._accounts[job] = _Account()
         return account
 
     def _write(self, job: int) -> None:
         account = self._accounts.pop(job)
         assert account.record is not None
         account.record.work = account.work
-        self._dispatcher.ledger.write(account.record)
+        self._jobs.records.jobs.write(account.record)

@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
-from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.probing import ProbeRound, ProbingPolicy
 from dispatchers.water_filling import fill
 from dispatchers.whole_jobs import WholeJobPolicy, number_of_probes
 
@@ -38,23 +39,23 @@ class BatchFilling(WholeJobPolicy, ProbingPolicy):
     Parameters = BatchFillingParameters
 
     @classmethod
+    @override
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
-        """Return k d rounded up, at most N; none for a single server."""
         probes = number_of_probes(tasks, parameters.d, servers)
         return probes if probes > 1 else 0
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
-        """Sample servers and ask them."""
         dispatcher = self.dispatcher
         servers = dispatcher.servers
         sample = dispatcher.rng.sample(servers, number_of_probes(tasks, self.parameters.d, servers))
         if len(sample) > 1:
-            self.ask(job, sample, tasks=tasks)
+            self.start_round(job, sample, tasks=tasks)
         else:
             for _ in range(tasks):
                 dispatcher.assign(job, sample[0])
 
-    def decide(self, question: Question) -> None:
-        """Fill the tasks in."""
-        for server in fill(question.servers, question.queue_lengths, question.tasks):
-            self.dispatcher.assign(question.job, server)
+    @override
+    def decide(self, round: ProbeRound) -> None:
+        for server in fill(round.servers, round.queue_lengths, round.tasks):
+            self.dispatcher.assign(round.job, server)

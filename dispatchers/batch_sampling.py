@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
-from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.probing import ProbeRound, ProbingPolicy
 from dispatchers.whole_jobs import DistinctServersPolicy, number_of_probes
 
 
@@ -35,29 +36,28 @@ class BatchSampling(DistinctServersPolicy, ProbingPolicy):
     Parameters = BatchSamplingParameters
 
     @classmethod
+    @override
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
-        """Return k d rounded up, at most N; none where that is k."""
         probes = number_of_probes(tasks, parameters.d, servers)
         return probes if probes > tasks else 0
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
-        """Sample servers and ask them."""
         dispatcher = self.dispatcher
         servers = dispatcher.servers
         sample = dispatcher.rng.sample(servers, number_of_probes(tasks, self.parameters.d, servers))
         if len(sample) > tasks:
-            self.ask(job, sample, tasks=tasks)
+            self.start_round(job, sample, tasks=tasks)
         else:
             for server in sample:
                 dispatcher.assign(job, server)
 
-    def decide(self, question: Question) -> None:
+    @override
+    def decide(self, round: ProbeRound) -> None:
         """Place a task on each of the shortest queues; the sort keeps the random order of equal ones."""
-        queue_lengths = question.queue_lengths
-        known = sorted(
-            (server for server in question.servers if server in queue_lengths), key=queue_lengths.__getitem__
-        )
-        if len(known) < question.tasks:
-            known += [server for server in question.servers if server not in queue_lengths]
-        for server in known[: question.tasks]:
-            self.dispatcher.assign(question.job, server)
+        queue_lengths = round.queue_lengths
+        known = sorted((server for server in round.servers if server in queue_lengths), key=queue_lengths.__getitem__)
+        if len(known) < round.tasks:
+            known += [server for server in round.servers if server not in queue_lengths]
+        for server in known[: round.tasks]:
+            self.dispatcher.assign(round.job, server)

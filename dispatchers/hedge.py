@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Policy
+from dispatchers.view import DispatcherView
 from testbed.core.agent import Timer
 from testbed.core.messages import Done
 
@@ -42,17 +44,18 @@ class Hedge(Policy):
     theory = "testbed.theory.copies:HEDGE"
     Parameters = HedgeParameters
 
-    def __init__(self, parameters: HedgeParameters, dispatcher: Any) -> None:
+    def __init__(self, parameters: HedgeParameters, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._delay = float(parameters.delay)
-        self._uniform = dispatcher.env.stream(f"dispatcher/{dispatcher.index}/hedges").uniform
+        self._uniform = dispatcher.stream("hedges").uniform
         self._timers: dict[int, Timer] = {}  # by job that may still get a copy
 
     @classmethod
+    @override
     def copies(cls, parameters: HedgeParameters) -> int:
-        """Return 2, the job and its hedge."""
         return 2
 
+    @override
     def place(self, job: int) -> None:
         """Place the first copy, and choose where and when the second one will go."""
         dispatcher = self.dispatcher
@@ -69,6 +72,7 @@ class Hedge(Policy):
         del self._timers[job]
         self.dispatcher.assign(job, server)
 
+    @override
     def on_done(self, done: Done) -> None:
         """Take the hedge back."""
         self._forget(done.job)

@@ -1,4 +1,4 @@
-"""Join the idle queue: a server that becomes idle tells a dispatcher, which places a later job there.
+"""Join the idle queue: a server that becomes idle reports to a dispatcher, which places a later job there.
 
 Each dispatcher keeps a list of servers that have reported to it. A job goes to a server chosen uniformly from the list,
 which leaves it; when the list is empty the job goes to a server chosen at random. An idle server reports to one
@@ -15,8 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from dispatchers.policy import Policy
 from dispatchers.server_set import ServerSet
+from dispatchers.view import DispatcherView
 
 
 class JoinIdleQueue(Policy):
@@ -27,10 +30,11 @@ class JoinIdleQueue(Policy):
     theory = "testbed.theory.queue_aware_policies:JOIN_IDLE_QUEUE"
     idle_reports = True
 
-    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self.listed = ServerSet()  # the servers known as idle
 
+    @override
     def place(self, job: int) -> None:
         """Place the job on a listed server if there is one."""
         dispatcher = self.dispatcher
@@ -42,11 +46,11 @@ class JoinIdleQueue(Policy):
             server = int(draw * dispatcher.servers)
         dispatcher.assign(job, server)
 
-    def on_lost(self, first: int, last: int) -> None:
-        """Strike the dead servers off the list."""
+    @override
+    def on_down(self, first: int, last: int) -> None:
         for server in [server for server in self.listed if first <= server <= last]:
             self.listed.remove(server)
 
+    @override
     def on_idle(self, server: int) -> None:
-        """List the server."""
         self.listed.add(server)

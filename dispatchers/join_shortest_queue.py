@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
-from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.probing import ProbeRound, ProbingPolicy
 from dispatchers.water_filling import fill
 
 
@@ -35,42 +36,43 @@ class JoinShortestQueue(ProbingPolicy):
     Parameters = JoinShortestQueueParameters
 
     @classmethod
+    @override
     def probes_per_job(cls, parameters: Any, servers: int) -> float:
-        """Return one per server, or none when there is but one."""
         return servers if servers > 1 else 0
 
     @classmethod
+    @override
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
-        """Return one per server, whatever the number of tasks."""
         return cls.probes_per_job(parameters, servers)
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
-        """Ask all servers."""
         dispatcher = self.dispatcher
         order = dispatcher.rng.sample(dispatcher.servers, dispatcher.servers)
         if dispatcher.servers == 1:
             super().place_tasks(job, tasks)
         else:
-            self.ask(job, order, tasks=tasks)
+            self.start_round(job, order, tasks=tasks)
 
+    @override
     def place(self, job: int) -> None:
-        """Ask all servers."""
         dispatcher = self.dispatcher
         draw = dispatcher.rng.uniform()
         if dispatcher.servers == 1:
             dispatcher.assign(job, 0)
         else:
-            self.ask(job, range(dispatcher.servers), draw)
+            self.start_round(job, range(dispatcher.servers), draw)
 
-    def decide(self, question: Question) -> None:
+    @override
+    def decide(self, round: ProbeRound) -> None:
         """Place the tasks on shortest queues among those known."""
-        queue_lengths = question.queue_lengths
-        if question.tasks > 1:
-            for server in fill(question.servers, queue_lengths, question.tasks):
-                self.dispatcher.assign(question.job, server)
+        queue_lengths = round.queue_lengths
+        if round.tasks > 1:
+            for server in fill(round.servers, queue_lengths, round.tasks):
+                self.dispatcher.assign(round.job, server)
             return
         shortest = min(queue_lengths.values(), default=0)
         # In the order of the servers, not of the replies: the choice must not depend on which reply came first.
-        tied = [server for server in question.servers if queue_lengths.get(server, shortest + 1) == shortest]
-        candidates = tied or question.servers
-        self.dispatcher.assign(question.job, candidates[int(question.draw * len(candidates))])
+        tied = [server for server in round.servers if queue_lengths.get(server, shortest + 1) == shortest]
+        candidates = tied or round.servers
+        self.dispatcher.assign(round.job, candidates[int(round.draw * len(candidates))])

@@ -1,4 +1,4 @@
-"""What a dispatcher is told of the jobs that it gets: their types, in full or in part, their sizes, or nothing.
+"""What a dispatcher knows of the jobs that arrive: their types, in full or in part, their sizes, or nothing.
 
 Of a job's type the dispatcher sees a *signal*: the index of a type, or ``unknown``, the index after the last type.
 
@@ -6,8 +6,9 @@ Of a job's type the dispatcher sees a *signal*: the index of a type, or ``unknow
 * noisy: it is the type with probability q, else one of the other types, each as likely
 * revealed: it is the type with probability phi, else unknown
 
-A policy reads it with ``dispatcher.signal(job)``, and sizes with ``dispatcher.sizes(job)``; both raise where it is not
-told. One uniform number per job, drawn as it arrives, decides: with the same seed every policy sees the same signals.
+A policy reads it with ``dispatcher.signal(job)``, and sizes with ``dispatcher.sizes(job)``; both raise NotKnownError
+where the scenario does not allow it. One uniform number per job, drawn as it arrives, decides: with the same seed every
+policy sees the same signals.
 
 Source: Raaijmakers, Borst and Boxma (arXiv 2005.13353), where one parameter says how far types are known.
 """
@@ -17,15 +18,15 @@ from __future__ import annotations
 from testbed.core.streams import Stream
 
 
-class NotToldError(Exception):
-    """The policy asked for what the scenario does not let it know."""
+class NotKnownError(Exception):
+    """The policy asked for something that the scenario does not let it know."""
 
 
 class Knowledge:
-    """What a dispatcher is told of jobs of ``types`` types.
+    """What a dispatcher knows of jobs of ``types`` types.
 
     Without ``noisy`` (q) and ``revealed`` (phi) types are known in full, or not at all (``signals`` is false).
-    ``stream`` gives the uniform numbers; none is drawn where nothing is left to chance.
+    ``stream`` gives the uniform numbers; none is drawn where nothing is random.
     """
 
     def __init__(

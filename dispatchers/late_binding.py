@@ -17,7 +17,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+from typing_extensions import override
 
+from dispatchers.view import DispatcherView
 from dispatchers.whole_jobs import DistinctServersPolicy, number_of_probes
 from testbed.core.messages import Fetch
 
@@ -47,18 +49,18 @@ class LateBinding(DistinctServersPolicy):
     Parameters = LateBindingParameters
     reserves = True
 
-    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._open: dict[int, _Reservations] = {}  # by job
         self._made = 0
 
     @classmethod
+    @override
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
-        """Return the reservations: k d rounded up, at most N."""
         return number_of_probes(tasks, parameters.d, servers)
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
-        """Make reservations."""
         dispatcher = self.dispatcher
         reservations = self._open.setdefault(job, _Reservations())
         reservations.tasks += tasks
@@ -70,6 +72,7 @@ class LateBinding(DistinctServersPolicy):
         self._made = number = self._made + 1
         reservations.servers[number] = self.dispatcher.reserve(server, job, number)
 
+    @override
     def on_fetch(self, fetch: Fetch) -> None:
         """Give the server a task; with the last one, cancel the other reservations."""
         job = fetch.job
@@ -84,7 +87,8 @@ class LateBinding(DistinctServersPolicy):
             for number, server in reservations.servers.items():
                 self.dispatcher.cancel(server, job, number)
 
-    def on_lost(self, first: int, last: int) -> None:
+    @override
+    def on_down(self, first: int, last: int) -> None:
         """Replace the dead servers' reservations, where a job has fewer left than tasks."""
         dispatcher = self.dispatcher
         for job, reservations in self._open.items():

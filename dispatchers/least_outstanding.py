@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from dispatchers.policy import Policy
 from dispatchers.server_set import ServerSet
+from dispatchers.view import DispatcherView
 from testbed.core.messages import Done
 
 DEAD = -1  # in place of the count of a server that has died
@@ -27,12 +30,13 @@ class LeastOutstanding(Policy):
     source = "common practice ('least connections'); local form of join the shortest queue"
     theory = "testbed.theory.queue_aware_policies:LEAST_OUTSTANDING"
 
-    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._counts = [0] * dispatcher.servers
         self._groups = [ServerSet(range(dispatcher.servers))]  # by count
         self._least = 0  # the lowest count that some server has
 
+    @override
     def place(self, job: int) -> None:
         """Place the job on a server of the lowest group; on any when all have died."""
         group = self._groups[self._least]
@@ -45,26 +49,26 @@ class LeastOutstanding(Policy):
             self._least += 1
         self.dispatcher.assign(job, server)
 
-    def on_lost(self, first: int, last: int) -> None:
-        """Leave the dead servers out."""
+    @override
+    def on_down(self, first: int, last: int) -> None:
         for server in range(first, last + 1):
             self._groups[self._counts[server]].remove(server)
             self._counts[server] = DEAD
         self._find_least()
 
-    def on_found(self, first: int, last: int) -> None:
-        """Count nothing at the servers that are there again."""
+    @override
+    def on_up(self, first: int, last: int) -> None:
         for server in range(first, last + 1):
             self._counts[server] = 0
             self._groups[0].add(server)
         self._least = 0
 
+    @override
     def on_done(self, done: Done) -> None:
-        """Lower the server's count."""
         self._lower(done.sender)
 
+    @override
     def on_moved(self, old: int, new: int) -> None:
-        """Count the task at its new server."""
         if self._counts[new] != DEAD:
             self._move(new, self._counts[new] + 1)
         self._lower(old)

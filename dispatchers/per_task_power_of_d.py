@@ -19,10 +19,12 @@ from math import ceil, floor
 from typing import Annotated, Any, ClassVar
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
 from dispatchers.power_of_d import mean_probes_of_one
-from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.probing import ProbeRound, ProbingPolicy
+from dispatchers.view import DispatcherView
 
 
 class PerTaskPowerOfDParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,12 +35,12 @@ class PerTaskPowerOfDParameters(msgspec.Struct, frozen=True, forbid_unknown_fiel
 
 
 class _Batch:
-    """Tasks of a job, each with its question; ``awaited`` counts the questions that are not settled."""
+    """Tasks of a job, each with its round; ``awaited`` counts the rounds that are not settled."""
 
-    __slots__ = ("awaited", "questions")
+    __slots__ = ("awaited", "rounds")
 
     def __init__(self) -> None:
-        self.questions: list[Question] = []
+        self.rounds: list[ProbeRound] = []
         self.awaited = 0
 
 
@@ -50,17 +52,18 @@ class PerTaskPowerOfD(ProbingPolicy):
     theory = "testbed.theory.probing_policies:PER_TASK_POWER_OF_D"
     Parameters: ClassVar[type[Any]] = PerTaskPowerOfDParameters
 
-    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
-        self._batches: dict[int, _Batch] = {}  # by the number of a question that is open
+        self._batches: dict[int, _Batch] = {}  # by the number of a round that is open
 
     @classmethod
+    @override
     def probes_per_job(cls, parameters: Any, servers: int) -> float:
-        """Return d rounded up, at most N; none for a sample of one."""
         most = ceil(min(parameters.d, servers))
         return most if most > 1 else 0
 
     @classmethod
+    @override
     def mean_probes(cls, parameters: Any, servers: int, tasks: int) -> float:
         """Return d per task; a sample of one server needs no probe."""
         return tasks * mean_probes_of_one(parameters.d, servers)
@@ -71,38 +74,40 @@ class PerTaskPowerOfD(ProbingPolicy):
         whole = floor(d)
         return whole + 1 if d > whole and self.dispatcher.rng.uniform() < d - whole else whole
 
+    @override
     def place(self, job: int) -> None:
         """Place a single task: the power of d choices."""
         self.place_tasks(job, 1)
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
-        """Sample servers for each task and ask them."""
         dispatcher = self.dispatcher
         batch = _Batch()
         for _ in range(tasks):
             sample = dispatcher.rng.sample(dispatcher.servers, self.sample_size(tasks))
             if len(sample) > 1:
-                question = self.ask(job, sample)
-                self._batches[question.number] = batch
+                round = self.start_round(job, sample)
+                self._batches[round.number] = batch
                 batch.awaited += 1
             else:
-                question = Question(0, job, sample, 0.0, 1)  # settled without a probe
-            batch.questions.append(question)
+                round = ProbeRound(0, job, sample, 0.0, 1)  # settled without a probe
+            batch.rounds.append(round)
         if not batch.awaited:
             self._place(batch)
 
-    def decide(self, question: Question) -> None:
-        """Place all tasks, if this was the last of their questions."""
-        batch = self._batches.pop(question.number)
+    @override
+    def decide(self, round: ProbeRound) -> None:
+        """Place all tasks, if this was the last of their rounds."""
+        batch = self._batches.pop(round.number)
         batch.awaited -= 1
         if not batch.awaited:
             self._place(batch)
 
     def _place(self, batch: _Batch) -> None:
         placed: Counter[int] = Counter()
-        for question in batch.questions:
-            lengths = question.queue_lengths
-            known = [(lengths[s] + placed[s], i, s) for i, s in enumerate(question.servers) if s in lengths]
-            server = min(known)[-1] if known else question.servers[0]
+        for round in batch.rounds:
+            lengths = round.queue_lengths
+            known = [(lengths[s] + placed[s], i, s) for i, s in enumerate(round.servers) if s in lengths]
+            server = min(known)[-1] if known else round.servers[0]
             placed[server] += 1
-            self.dispatcher.assign(question.job, server)
+            self.dispatcher.assign(round.job, server)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.per_task_power_of_d import PerTaskPowerOfD
 from dispatchers.policy import Timeout
@@ -32,16 +33,17 @@ class PerTaskPowerOfKD(WholeJobPolicy, PerTaskPowerOfD):
     Parameters = PerTaskPowerOfKDParameters
 
     @classmethod
+    @override
     def probes_for_tasks(cls, parameters: Any, servers: int, tasks: int) -> float:
-        """Return k times k d rounded up, at most N."""
         probes = number_of_probes(tasks, parameters.d, servers)
         return tasks * probes if probes > 1 else 0
 
     @classmethod
+    @override
     def mean_probes(cls, parameters: Any, servers: int, tasks: int) -> float:
         """Return the same: the number is not random."""
         return cls.probes_for_tasks(parameters, servers, tasks)
 
+    @override
     def sample_size(self, tasks: int) -> int:
-        """Return k d, rounded up, at most N."""
         return number_of_probes(tasks, self.parameters.d, self.dispatcher.servers)

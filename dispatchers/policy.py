@@ -1,8 +1,8 @@
 """What a dispatching policy is.
 
 A policy decides where the tasks of a job go, and nothing else. The dispatcher agent (dispatchers.dispatcher) keeps the
-jobs, the records and the accounts; it calls the policy with one method per event, and the policy acts through the
-dispatcher it was given:
+jobs, the records and the accounts. It calls the policy with one method per event, and the policy acts through
+``self.dispatcher``, its view of the dispatcher (dispatchers.view.DispatcherView):
 
 * ``dispatcher.servers``: the number of servers, N; servers are 0..N-1
 * ``dispatcher.probe(server, job)``: ask for a queue length; the answer comes as ``on_probe_reply``
@@ -10,27 +10,29 @@ dispatcher it was given:
 * ``dispatcher.reserve(server, job, number)`` and ``dispatcher.cancel(server, job, number)``: to bind tasks late
 * ``dispatcher.assign_tied(job, servers)``: place copies that cancel each other, where the policy makes ``copies``;
   ``dispatcher.assign`` then places the next copy
-* ``dispatcher.signal(job)`` and ``dispatcher.sizes(job)``: what is told of a job, where the scenario allows it
-* ``dispatcher.enter(job, pool)``: have the job join a pool's central queue
-* ``dispatcher.rng``: the random stream of this policy's choices
+* ``dispatcher.signal(job)`` and ``dispatcher.sizes(job)``: what is known of a job, where the scenario allows it
+* ``dispatcher.admit(job, pool)``: have the job join a pool's central queue
+* ``dispatcher.pools`` and ``dispatcher.types``: the pools of servers, and the names of the types of jobs
+* ``dispatcher.rng``: the random stream of this policy's choices; ``dispatcher.stream(use)`` is a further one
 * ``dispatcher.env.now`` and ``dispatcher.env.call_at(when, callback)``: the clock
 
 A job is known to its policy by a number. Its type and its size travel with it for the servers to emulate, but are not
-shown to a policy (DESIGN rule 8). The tasks of a job are interchangeable: a policy is told how many there are to place.
-A policy that only knows how to place one task is asked for each task of a job in turn.
+shown to a policy (testbed/docs/architecture.md, rule 8). The tasks of a job are interchangeable: a policy gets
+the number of tasks to place. A policy that can only place one task is asked for each task of a job in turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
+from dispatchers.view import DispatcherView
 from testbed.core.messages import Done, Fetch, ProbeReply
 
-if TYPE_CHECKING:
-    from dispatchers.dispatcher import Dispatcher
+#: What had another name in earlier versions; a policy that still uses it would silently not get the event.
+RENAMED: Final = {"on_lost": "on_down", "on_found": "on_up", "enters": "admits"}
 
 
 class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,7 +59,7 @@ class Policy:
     name: ClassVar[str]
     #: The paper or book that the policy comes from.
     source: ClassVar[str]
-    #: A frozen msgspec struct: the keys of ``[dispatch]`` beside ``policy``, each with a description.
+    #: A frozen msgspec struct: the keys of ``[dispatch]`` other than ``policy``, each with a description.
     Parameters: ClassVar[type[Any]] = NoParameters
     #: Whether servers report to a dispatcher when they become idle (``on_idle``).
     idle_reports: ClassVar[bool] = False
@@ -67,15 +69,21 @@ class Policy:
     reserves: ClassVar[bool] = False
     #: Whether the policy ties copies (``dispatcher.assign_tied``), so that servers cancel each other's.
     ties: ClassVar[bool] = False
-    #: What theory knows of the policy: "module:attribute" of a testbed.theory.policy_theory.PolicyTheory; "": nothing.
-    #: It is imported only where theory is asked for, never in the processes of a cluster.
-    theory: ClassVar[str] = ""
-    #: Whether the policy can place jobs in the central queues of pools (``dispatcher.enter``).
-    enters: ClassVar[bool] = False
+    #: Whether the policy can place jobs in the central queues of pools (``dispatcher.admit``).
+    admits: ClassVar[bool] = False
     #: Whether the policy can place jobs of known sizes by rational thresholds (``dispatcher.rational``).
     rational: ClassVar[bool] = False
+    #: What theory knows of the policy: "module:attribute" of a testbed.theory.policy_theory.PolicyTheory; "": nothing.
+    #: It is imported only where theory is asked for, never in the processes of a cluster; subclasses don't inherit it.
+    theory: ClassVar[str] = ""
 
-    def __init__(self, parameters: Any, dispatcher: Dispatcher) -> None:
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for old, new in RENAMED.items():
+            if old in vars(cls):
+                raise TypeError(f"{cls.__name__}.{old} is now called {new}; rename it")
+
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         self.parameters = parameters
         self.dispatcher = dispatcher
 
@@ -107,7 +115,7 @@ class Policy:
 
     @classmethod
     def cancels_on_start(cls, parameters: Any) -> bool:
-        """Return whether the dispatcher cancels the other copies of a job when it hears that one has started."""
+        """Return whether the dispatcher cancels the other copies of a job as soon as one has started."""
         return False
 
     @classmethod
@@ -139,7 +147,7 @@ class Policy:
             self.place(job)
 
     def on_probe_reply(self, reply: ProbeReply) -> None:
-        """Take a reply: ``reply.sender`` held ``reply.queue_length`` tasks. It may come after its job was placed."""
+        """Take a reply: ``reply.sender`` had ``reply.queue_length`` tasks. It may come after its job was placed."""
 
     def on_done(self, done: Done) -> None:
         """Note that ``done.sender`` has finished, or dropped, a task that this dispatcher placed."""
@@ -147,14 +155,17 @@ class Policy:
     def on_moved(self, old: int, new: int) -> None:
         """Note that a task of this dispatcher has moved from server ``old`` to server ``new``."""
 
-    def on_lost(self, first: int, last: int) -> None:
+    def on_unreachable(self, server: int, job: int, round: int) -> None:
+        """Note that a server will not reply to a probe of a round for a job, because it was down already."""
+
+    def on_down(self, first: int, last: int) -> None:
         """Note that servers ``first`` to ``last`` have died; the dispatcher uses others in their place."""
 
-    def on_found(self, first: int, last: int) -> None:
-        """Note that servers that had died are there again, with nothing in their queues."""
+    def on_up(self, first: int, last: int) -> None:
+        """Note that servers that had died are up again, with nothing in their queues."""
 
     def on_idle(self, server: int) -> None:
         """Note that a server has reported that it is idle."""
 
     def on_fetch(self, fetch: Fetch) -> None:
-        """Assign a task of ``fetch.job`` to ``fetch.sender``, where a reservation has its turn, or cancel that."""
+        """Assign a task of ``fetch.job`` to ``fetch.sender``, whose reservation has its turn, or cancel that."""

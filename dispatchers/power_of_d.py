@@ -14,12 +14,14 @@ job. ``per-task-power-of-d`` is the rule in which a task sees where the job's ea
 from __future__ import annotations
 
 from math import ceil, floor
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Timeout
-from dispatchers.probing import ProbingPolicy, Question
+from dispatchers.probing import ProbeRound, ProbingPolicy
+from dispatchers.view import DispatcherView
 
 
 def mean_probes_of_one(d: float, servers: int) -> float:
@@ -44,7 +46,7 @@ class PowerOfD(ProbingPolicy):
     theory = "testbed.theory.queue_aware_policies:POWER_OF_D"
     Parameters = PowerOfDParameters
 
-    def __init__(self, parameters: PowerOfDParameters, dispatcher: Any) -> None:
+    def __init__(self, parameters: PowerOfDParameters, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         d = min(parameters.d, dispatcher.servers)
         self._count = floor(d)
@@ -52,18 +54,19 @@ class PowerOfD(ProbingPolicy):
         self._replacement = parameters.replacement
 
     @classmethod
+    @override
     def probes_per_job(cls, parameters: PowerOfDParameters, servers: int) -> float:
-        """Return d rounded up, at most the number of servers; none when that is one."""
         most = ceil(min(parameters.d, servers))
         return most if most > 1 else 0
 
     @classmethod
+    @override
     def mean_probes(cls, parameters: PowerOfDParameters, servers: int, tasks: int) -> float:
         """Return d per task; a sample of one server needs no probe. Sampling with replacement may ask fewer."""
         return tasks * mean_probes_of_one(parameters.d, servers)
 
+    @override
     def place(self, job: int) -> None:
-        """Sample servers and ask them."""
         dispatcher = self.dispatcher
         rng = dispatcher.rng
         count = self._count
@@ -76,18 +79,19 @@ class PowerOfD(ProbingPolicy):
         if len(sample) == 1:
             dispatcher.assign(job, sample[0])
         else:
-            self.ask(job, sample)
+            self.start_round(job, sample)
 
-    def decide(self, question: Question) -> None:
+    @override
+    def decide(self, round: ProbeRound) -> None:
         """Place the job on the first among the shortest of the queues known."""
-        queue_lengths = question.queue_lengths
-        sample = question.servers
+        queue_lengths = round.queue_lengths
+        sample = round.servers
         if len(sample) == len(queue_lengths) == 2:
             first, second = sample
             server = second if queue_lengths[second] < queue_lengths[first] else first
-            self.dispatcher.assign(question.job, server)
+            self.dispatcher.assign(round.job, server)
             return
         if len(queue_lengths) < len(sample):
             sample = [server for server in sample if server in queue_lengths]
-        server = min(sample, key=queue_lengths.__getitem__, default=question.servers[0])
-        self.dispatcher.assign(question.job, server)
+        server = min(sample, key=queue_lengths.__getitem__, default=round.servers[0])
+        self.dispatcher.assign(round.job, server)

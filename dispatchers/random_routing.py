@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Policy
+from dispatchers.view import DispatcherView
 
 
 class RandomParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,13 +40,14 @@ class Random(Policy):
     theory = "testbed.theory.queue_oblivious_policies:RANDOM"
     Parameters = RandomParameters
 
-    def __init__(self, parameters: RandomParameters, dispatcher: Any) -> None:
+    def __init__(self, parameters: RandomParameters, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._cumulated: list[float] | None = None
         if parameters.weights is not None:
             self._cumulated = list(accumulate(parameters.weights))
 
     @classmethod
+    @override
     def check(cls, parameters: RandomParameters, servers: int) -> None:
         """Check that there is a weight for each server, and that they are not all zero."""
         weights = parameters.weights
@@ -54,6 +57,7 @@ class Random(Policy):
             raise ValueError("weights: all are zero; give a positive one to each server that should receive jobs")
 
     @classmethod
+    @override
     def check_tasks(cls, parameters: RandomParameters, servers: int, tasks: int) -> None:
         """Check that there are distinct servers for a job's tasks."""
         if tasks > 1 and not parameters.replacement:
@@ -65,6 +69,7 @@ class Random(Policy):
                     "or have more servers"
                 )
 
+    @override
     def place_tasks(self, job: int, tasks: int) -> None:
         """Choose distinct servers for the tasks, or one after the other."""
         dispatcher = self.dispatcher
@@ -74,8 +79,8 @@ class Random(Policy):
             for server in dispatcher.rng.sample(dispatcher.servers, tasks):
                 dispatcher.assign(job, server)
 
+    @override
     def place(self, job: int) -> None:
-        """Choose a server and place the job there."""
         dispatcher = self.dispatcher
         if self._cumulated is None:
             server = int(dispatcher.rng.uniform() * dispatcher.servers)

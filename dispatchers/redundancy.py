@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Policy
 
@@ -39,17 +40,17 @@ class RedundancyD(Policy):
     Parameters = RedundancyParameters
 
     @classmethod
+    @override
     def copies(cls, parameters: RedundancyParameters) -> int:
-        """Return d."""
         return parameters.d
 
     @classmethod
+    @override
     def cancels_on_start(cls, parameters: RedundancyParameters) -> bool:
-        """Return what ``cancel`` says."""
         return parameters.cancel == "on-start"
 
+    @override
     def place(self, job: int) -> None:
-        """Choose distinct servers and place a copy on each."""
         dispatcher = self.dispatcher
         for server in dispatcher.rng.sample(dispatcher.servers, min(self.parameters.d, dispatcher.servers)):
             dispatcher.assign(job, server)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from dispatchers.policy import Policy
+from dispatchers.view import DispatcherView
 
 
 class RoundRobin(Policy):
@@ -19,12 +22,12 @@ class RoundRobin(Policy):
     source = "classical; E_N/M/1 (Kleinrock, Queueing Systems I, 1975)"
     theory = "testbed.theory.queue_oblivious_policies:ROUND_ROBIN"
 
-    def __init__(self, parameters: Any, dispatcher: Any) -> None:
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._next = dispatcher.rng.integer(dispatcher.servers)
 
+    @override
     def place(self, job: int) -> None:
-        """Place the job on the next server."""
         server = self._next
         self._next = server + 1 if server + 1 < self.dispatcher.servers else 0
         self.dispatcher.assign(job, server)

@@ -18,16 +18,18 @@ counts as dropped though other tasks of it were served.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-from testbed.core.messages import ReleaseSlots, ReserveSlots, SlotsRefused, SlotsReserved
+from typing_extensions import override
 
-if TYPE_CHECKING:
-    from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import Jobs
+from dispatchers.live_servers import LiveServers
+from dispatchers.placement import DirectPlacement
+from testbed.core.messages import Commit, Message, ReleaseSlots, ReserveSlots, SlotsRefused, SlotsReserved
+from testbed.core.outcomes import JobOutcome
 
 
-class _Places:
+class _Request:
     """The slots that are asked for a job, by server in the order of asking, and those that are reserved."""
 
     __slots__ = ("asked", "refused", "reserved", "unanswered")
@@ -39,82 +41,94 @@ class _Places:
         self.refused = False
 
 
-class Holding:
-    """What a dispatcher does to place jobs whole; ``assign`` places a task directly."""
+class SlotReservation(DirectPlacement):
+    """Places jobs of several tasks in reserved slots, and those of one task directly."""
 
-    def __init__(self, dispatcher: Dispatcher, assign: Callable[[int, int], None]) -> None:
-        self._dispatcher = dispatcher
-        self._assign = assign
-        self._open: dict[int, _Places] = {}  # by job, from its first task on
+    HANDLES: ClassVar[dict[type[Message], str]] = {
+        **DirectPlacement.HANDLES,
+        SlotsReserved: "on_slots_reserved",
+        SlotsRefused: "on_slots_refused",
+    }
 
+    def __init__(self, jobs: Jobs, live: LiveServers | None = None) -> None:
+        super().__init__(jobs, live)
+        self._open: dict[int, _Request] = {}  # by job, from its first task on
+
+    @override
     def assign(self, job: int, server: int) -> None:
-        """Take the choice for the job's next task; with the last one, ask for the places."""
-        ticket = self._dispatcher.in_system[job]
+        """Note the server of the job's next task; with the last one, ask for the slots."""
+        ticket = self._in_system[job]
         if len(ticket.at) == 0 and ticket.remaining == 1:
-            self._assign(job, server)
+            super().assign(job, server)
             return
         if not ticket.at:
-            self._open[job] = _Places()
+            self._open[job] = _Request()
         ticket.at.append(server)
         if len(ticket.at) == ticket.remaining:
-            for chosen, places in Counter(ticket.at).items():
-                self._ask(job, chosen, places)
+            for chosen, slots in Counter(ticket.at).items():
+                self._ask(job, chosen, slots)
 
-    def _ask(self, job: int, server: int, places: int) -> None:
-        dispatcher = self._dispatcher
-        asked = self._open[job]
-        asked.asked[server].append(places)
-        asked.unanswered += 1
-        dispatcher.env.send(ReserveSlots(server, dispatcher.address, job, places))
+    def _ask(self, job: int, server: int, slots: int) -> None:
+        request = self._open[job]
+        request.asked[server].append(slots)
+        request.unanswered += 1
+        self._env.send(ReserveSlots(server, self._address, job, slots))
 
     def on_slots_reserved(self, reserved: SlotsReserved) -> None:
         """Note that a server has reserved the slots."""
-        places = self._open[reserved.job]
-        places.reserved[reserved.sender] += places.asked[reserved.sender].popleft()
-        self._answered(reserved.job, places)
+        request = self._open[reserved.job]
+        request.reserved[reserved.sender] += request.asked[reserved.sender].popleft()
+        request.unanswered -= 1
+        self._settle(reserved.job, request)
 
     def on_slots_refused(self, refused: SlotsRefused) -> None:
         """Note that a server has refused: the job will be dropped."""
-        places = self._open[refused.job]
-        places.asked[refused.sender].popleft()
-        places.refused = True
-        self._answered(refused.job, places)
+        request = self._open[refused.job]
+        request.asked[refused.sender].popleft()
+        request.refused = True
+        request.unanswered -= 1
+        self._settle(refused.job, request)
 
-    def _answered(self, job: int, places: _Places) -> None:
-        places.unanswered -= 1
-        self._settle(job, places)
-
-    def _settle(self, job: int, places: _Places) -> None:
+    def _settle(self, job: int, request: _Request) -> None:
         """Commit or release, when every server has answered."""
-        if places.unanswered:
+        if request.unanswered:
             return
         del self._open[job]
-        dispatcher = self._dispatcher
-        send, address = dispatcher.env.send, dispatcher.address
-        if places.refused:
-            for server, count in places.reserved.items():
-                send(ReleaseSlots(server, address, job, count))
-            dispatcher.drop(job)
+        if request.refused:
+            for server, count in request.reserved.items():
+                self._env.send(ReleaseSlots(server, self._address, job, count))
+            self._drop(job)
         else:
-            dispatcher.commit(job)
+            self._commit(job)
 
-    def on_lost(self, first: int, last: int) -> None:
-        """Choose live servers instead of the dead ones for tasks that are not committed yet, and ask them."""
-        dispatcher = self._dispatcher
-        recovery = dispatcher.recovery
-        assert recovery is not None
-        for job, places in list(self._open.items()):
-            ticket = dispatcher.in_system[job]
+    def _commit(self, job: int) -> None:
+        """Send the tasks of a job to the servers that have reserved slots for them."""
+        ticket = self._in_system[job]
+        for task, server in enumerate(ticket.at):
+            self._env.send(Commit(server, self._address, job, task, ticket.job_type, ticket.sizes[task]))
+
+    def _drop(self, job: int) -> None:
+        """Drop a job of which no task has been sent to a server; its ticket says where they would have gone."""
+        for task, server in enumerate(self._in_system[job].at):
+            self._tell_dropped(job, task, server)
+        self.jobs.end(job, JobOutcome.DROPPED)
+
+    @override
+    def on_down(self, first: int, last: int) -> None:
+        """Choose other servers for tasks that are not committed yet, and ask those."""
+        assert self.live is not None, "the dispatcher recovers from failures"
+        for job, request in list(self._open.items()):
+            ticket = self._in_system[job]
             asking = len(ticket.at) == ticket.remaining
             for task, server in enumerate(ticket.at):
                 if first <= server <= last:
-                    ticket.at[task] = chosen = recovery.instead_of(server)
-                    dispatcher.policy.on_moved(server, chosen)
-                    if asking and not places.refused:
+                    ticket.at[task] = chosen = self.live.instead_of(server)
+                    self._policies.of(job).on_moved(server, chosen)
+                    if asking and not request.refused:
                         self._ask(job, chosen, 1)
-            for server in [server for server in places.asked if first <= server <= last]:
-                places.unanswered -= len(places.asked.pop(server))
-            for server in [server for server in places.reserved if first <= server <= last]:
-                del places.reserved[server]
+            for server in [server for server in request.asked if first <= server <= last]:
+                request.unanswered -= len(request.asked.pop(server))
+            for server in [server for server in request.reserved if first <= server <= last]:
+                del request.reserved[server]
             if asking:
-                self._settle(job, places)
+                self._settle(job, request)

@@ -1,10 +1,10 @@
 """Static assignment: each job goes to a pool with a fixed probability, whatever the queues.
 
-The probabilities may depend on what the dispatcher is told of the job's type (its *signal*): nothing, the type, a type
+The probabilities may depend on what the dispatcher knows of the job's type (its *signal*): nothing, the type, a type
 that may be wrong ("noisy"), or the type of some jobs ("revealed"). In a pool with a central queue the job joins that;
-in a pool whose servers have queues of their own it goes to one of them, chosen uniformly. What becomes of the job at a
-threshold is not the policy's affair, but for known sizes: then each job takes the pool and the thresholds that are best
-for its own sizes ("rational rerouting").
+in a pool whose servers have queues of their own it goes to one of them, chosen uniformly. The policy does not decide
+what happens to the job at a threshold, except with known sizes: then each job takes the pool and the thresholds that
+are best for its own sizes ("rational rerouting").
 
 Source: Raaijmakers, Borst and Boxma, "Threshold-based rerouting and replication for resolving job-server affinity
 relations" (arXiv 2005.13353), where the assignment is the matrix A; signals follow "completely unknown", "partly known"
@@ -17,34 +17,36 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import fsum
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
+from typing_extensions import override
 
 from dispatchers.policy import Policy
+from dispatchers.view import DispatcherView
 
-#: The signal of a job of whose type nothing is told, after those that are called like the types.
+#: The signal of a job whose type is not known, after those that are named like the types.
 UNKNOWN = "unknown"
 
-_ROUNDING = 1e-9  # how far shares may be from a sum of 1
+_ROUNDING = 1e-9  # how far fractions may be from a sum of 1
 
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class StaticParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of static assignment."""
 
     assignment: Annotated[
-        dict[str, Share | dict[str, Share]] | None,
+        dict[str, Fraction | dict[str, Fraction]] | None,
         msgspec.Meta(
-            description="share of the jobs by pool, { a = 0.7, b = 0.3 }; or such a table for each signal, by type and "
-            '"unknown"; default: in proportion to the servers'
+            description="fraction of the jobs by pool, { a = 0.7, b = 0.3 }; or such a table for each signal, by type "
+            'and "unknown"; default: in proportion to the servers'
         ),
     ] = None
     knows: Annotated[
-        Literal["nothing", "types", "sizes"] | dict[Literal["noisy", "revealed"], Share],
+        Literal["nothing", "types", "sizes"] | dict[Literal["noisy", "revealed"], Fraction],
         msgspec.Meta(
-            description='what the dispatcher is told of a job: "nothing", its type ("types"), its "sizes", '
+            description='what the dispatcher knows of a job: "nothing", its type ("types"), its "sizes", '
             "{ noisy = q }: its type with probability q, else another one, or { revealed = phi }: its type with "
             "probability phi, else nothing"
         ),
@@ -56,15 +58,15 @@ class StaticParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.knows == "types":
             own, unknown = 1.0, 0.0
         elif isinstance(self.knows, Mapping):
-            ((kind, value),) = self.knows.items()
-            if kind == "revealed":
+            ((key, value),) = self.knows.items()
+            if key == "revealed":
                 own, unknown = value, 1 - value
             else:
                 own, others, unknown = (value, (1 - value) / (types - 1), 0.0) if types > 1 else (1.0, 0.0, 0.0)
         return [[own if k == j else others for k in range(types)] + [unknown] for j in range(types)]
 
-    def shares(self, pools: Mapping[str, int], types: Sequence[str]) -> list[list[float]]:
-        """Return beta_ki, the share of the jobs with signal k that go to pool i.
+    def fractions(self, pools: Mapping[str, int], types: Sequence[str]) -> list[list[float]]:
+        """Return beta_ki, the fraction of the jobs with signal k that go to pool i.
 
         ``pools`` are numbers of servers by name. There is a row for each type, and last for "unknown"; a signal that
         jobs can't have, or that has no table of its own, has the servers' proportions. Raises ValueError, saying what
@@ -79,25 +81,25 @@ class StaticParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not tables:
             return [_row("assignment", assignment, pools)] * (len(types) + 1)
         if len(tables) < len(assignment):
-            raise ValueError("assignment: give either a share for each pool, or a table for each signal")
+            raise ValueError("assignment: give either a fraction for each pool, or a table for each signal")
         signals = [*types, UNKNOWN]
         if UNKNOWN in types:
-            raise ValueError('assignment: "unknown" is a signal; call the type of that name otherwise')
-        told = [
+            raise ValueError('assignment: "unknown" is a signal; give the type of that name another one')
+        possible = [
             signal
             for signal, probabilities in zip(
                 signals, zip(*self.signal_probabilities(len(types)), strict=True), strict=True
             )
             if any(probabilities)
         ]
-        if told == [UNKNOWN] and set(tables) <= set(types):
+        if possible == [UNKNOWN] and set(tables) <= set(types):
             raise ValueError(
-                'assignment: there is a table for each type, but types are not told; add knows = "types", or give '
+                'assignment: there is a table for each type, but types are not known; add knows = "types", or give '
                 f"one for all jobs: assignment = {{ {next(iter(pools))} = 1.0 }}"
             )
-        if set(tables) != set(told):
+        if set(tables) != set(possible):
             raise ValueError(
-                f"assignment: the signals of jobs are {', '.join(told)} (dispatch.knows); give a table for each, "
+                f"assignment: the signals of jobs are {', '.join(possible)} (dispatch.knows); give a table for each, "
                 f"not for {', '.join(tables)}"
             )
         return [
@@ -105,59 +107,51 @@ class StaticParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
 
     def assigned(self, pools: Mapping[str, int], types: Sequence[str]) -> list[list[float]]:
-        """Return alpha_ji, the share of the type-j jobs that go to pool i: sum over k of Q_jk beta_ki."""
-        beta = self.shares(pools, types)
+        """Return alpha_ji, the fraction of the type-j jobs that go to pool i: sum over k of Q_jk beta_ki."""
+        beta = self.fractions(pools, types)
         return [
             [fsum(q * row[i] for q, row in zip(signals, beta, strict=True)) for i in range(len(pools))]
             for signals in self.signal_probabilities(len(types))
         ]
 
 
-class Rational(Protocol):
-    """Chooses the pool and the thresholds that are best for a job of known sizes."""
-
-    def choose(self, sizes: Sequence[float], uniform: float) -> tuple[int, list[float]]:
-        """Return the index of the pool where the job starts, and its thresholds by visit, in time units.
-
-        ``sizes`` are its sizes by pool; ``uniform``, a draw from [0, 1), decides between choices that are equally good.
-        """
-        ...
-
-
 class Static(Policy):
-    """Fixed shares of the jobs for each pool, which may depend on what is known of their types."""
+    """Fixed fractions of the jobs for each pool, which may depend on what is known of their types."""
 
     name = "static"
     source = "Raaijmakers, Borst and Boxma, arXiv 2005.13353"
     Parameters = StaticParameters
-    enters = True
-    rational = True
     theory = "testbed.theory.static_assignment:STATIC"
+    admits = True
+    rational = True
 
-    def __init__(self, parameters: StaticParameters, dispatcher: Any) -> None:
+    def __init__(self, parameters: StaticParameters, dispatcher: DispatcherView) -> None:
         super().__init__(parameters, dispatcher)
         self._pools = dispatcher.pools
         servers = {pool.name: pool.servers for pool in self._pools}
-        self._cumulated = [list(accumulate(row)) for row in parameters.shares(servers, dispatcher.types)]
+        self._cumulated = [list(accumulate(row)) for row in parameters.fractions(servers, dispatcher.types)]
         self._by_signal = any(isinstance(table, Mapping) for table in (parameters.assignment or {}).values())
 
     @classmethod
+    @override
     def check(cls, parameters: StaticParameters, servers: int) -> None:
         """Check that a partial knowledge is one thing."""
         if isinstance(parameters.knows, Mapping) and len(parameters.knows) != 1:
             raise ValueError("knows: give either noisy or revealed")
 
     @classmethod
+    @override
     def check_pools(cls, parameters: StaticParameters, pools: Mapping[str, int], types: Sequence[str]) -> None:
         """Check that the assignment is one of the jobs' signals to the pools, and makes use of the signals."""
-        parameters.shares(pools, types)
+        parameters.fractions(pools, types)
         tables = (parameters.assignment or {}).values()
         if parameters.knows not in ("nothing", "sizes") and not any(isinstance(table, Mapping) for table in tables):
             raise ValueError(
-                "knows: nothing follows from it without an assignment for each signal, like "
+                "knows: it has no effect without an assignment for each signal, like "
                 "assignment = { a = { one = 1.0 }, b = { two = 1.0 } }; give one, or leave knows out"
             )
 
+    @override
     @classmethod
     def pool_fractions(
         cls, parameters: StaticParameters, pools: Mapping[str, int], types: Sequence[str]
@@ -165,28 +159,29 @@ class Static(Policy):
         """Return the assignment, averaged over the signals of each type."""
         return parameters.assigned(pools, types)
 
+    @override
     def place(self, job: int) -> None:
         """Choose a pool, and in a pool without a queue a server."""
         dispatcher = self.dispatcher
         uniform = dispatcher.rng.uniform
         if dispatcher.rational is not None:
             chosen, thresholds = dispatcher.rational.choose(dispatcher.sizes(job), uniform())
-            dispatcher.enter(job, chosen, thresholds)
+            dispatcher.admit(job, chosen, thresholds)
             return
         cumulated = self._cumulated[dispatcher.signal(job) if self._by_signal else -1]
         pool = self._pools[bisect_right(cumulated, uniform() * cumulated[-1])]
         if pool.central:
-            dispatcher.enter(job, pool.index)
+            dispatcher.admit(job, pool.index)
         else:
             dispatcher.assign(job, pool.first + int(uniform() * pool.servers))
 
 
 def _row(key: str, table: Mapping[str, Any], pools: Mapping[str, int]) -> list[float]:
-    """Return the shares of the pools that a table gives; a pool that it leaves out has none."""
+    """Return the fractions of the pools that a table gives; a pool that it leaves out has none."""
     for name in table:
         if name not in pools:
             raise ValueError(f"{key}: there is no pool {name} (pools: {', '.join(pools)})")
     row = [float(table.get(name, 0.0)) for name in pools]
     if abs(fsum(row) - 1) > _ROUNDING:
-        raise ValueError(f"{key}: the shares of the pools must add up to 1, not {fsum(row):.12g}")
+        raise ValueError(f"{key}: the fractions of the pools must add up to 1, not {fsum(row):.12g}")
     return row

@@ -47,4 +47,4 @@ class Ticket:
         self.position = 0
         self.dropped = False
         self.every_size: Sequence[float]  # of a job that has one for each copy or pool; unset for most
-        self.signal: int  # what is told of its type; unset where nothing is
+        self.signal: int  # what the policy may know of its type; unset where that is nothing

@@ -1,14 +1,16 @@
 """Tied requests: two copies of each job that know of each other; the one that starts cancels the other directly.
 
-Both go to servers chosen at random, each with the other's address. The server where the first of them comes to be
-served tells the other server, with no detour over the dispatcher: what is wasted is the time of one message between two
-servers, when both start within it. Then the first of the two copies goes on (servers.copy_server). With messages that
+Both go to servers chosen at random, each with the other's address. The server that starts the first of them cancels the
+other one directly, without the dispatcher. Work is only wasted when both start within the time of one message between
+the two servers. Then the first of the two copies goes on (servers.copy_server). With messages that
 take no time this is redundancy-2 with cancel on start. With one server there is one copy.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from typing_extensions import override
 
 from dispatchers.policy import Policy
 
@@ -22,11 +24,11 @@ class Tied(Policy):
     ties = True
 
     @classmethod
+    @override
     def copies(cls, parameters: Any) -> int:
-        """Return 2."""
         return 2
 
+    @override
     def place(self, job: int) -> None:
-        """Choose two servers and place the copies on them."""
         dispatcher = self.dispatcher
         dispatcher.assign_tied(job, dispatcher.rng.sample(dispatcher.servers, min(2, dispatcher.servers)))

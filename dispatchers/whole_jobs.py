@@ -8,6 +8,8 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
+from typing_extensions import override
+
 from dispatchers.policy import Policy
 
 
@@ -23,10 +25,12 @@ class WholeJobPolicy(Policy):
     """Base of these policies, the first of their bases: they implement ``probes_for_tasks`` and ``place_tasks``."""
 
     @classmethod
+    @override
     def probes_per_job(cls, parameters: Any, servers: int) -> float:
         """Return the probes of a job of one task."""
         return cls.probes_for_tasks(parameters, servers, 1)
 
+    @override
     def place(self, job: int) -> None:
         """Place a single task as a job of one."""
         self.place_tasks(job, 1)
@@ -36,6 +40,7 @@ class DistinctServersPolicy(WholeJobPolicy):
     """Base of those that put at most one of a job's tasks on a server."""
 
     @classmethod
+    @override
     def check_tasks(cls, parameters: Any, servers: int, tasks: int) -> None:
         """Check that there is a server for each task of a job."""
         if tasks > servers:

@@ -1,12 +1,12 @@
-"""How servers move waiting tasks among themselves: the protocol of stealing and sharing, without the question when.
+"""How servers move waiting tasks among themselves: the protocol of stealing and sharing.
 
-A balancer belongs to one server. Its *triggers* (servers.triggers) decide when to ask; the balancer asks, answers,
-moves the tasks and survives every race:
+A balancer belongs to one server. Its *triggers* (servers.triggers) decide when to probe other servers; the balancer
+sends the probes, answers those of others, moves the tasks and survives every race:
 
-* an answer that is stale: the thief has got work meanwhile (the stolen task then queues: counted as late), or the
-  offered task has started meanwhile (the offer is withdrawn);
-* two thieves at one victim, two offers to one idle server: each is answered by the state at its own arrival, and an
-  accepted offer keeps the idle server for one task;
+* a stale answer: the thief has received work since it asked (the stolen task then queues, and counts as late), or the
+  offered task has started (the balancer withdraws the offer);
+* two thieves at one victim, two offers to one idle server: each gets the answer that fits the state when it arrives,
+  and an accepted offer reserves the idle server for one task;
 * the death of the other side, in every state (servers.exchange).
 
 Source of the two policies: Van Houdt, "Randomized Work Stealing versus Sharing in Large-scale Systems with
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from servers.exchange import Event, Exchange, State
 from testbed.core.messages import (
+    NO_JOB,
     Accepted,
     Message,
     Moved,
@@ -38,16 +39,16 @@ if TYPE_CHECKING:
     from servers.server import Server
 
 # What is counted: indices into ``Tally.counts``, whose names are testbed.core.records.COUNTED.
-PROBES: Final = 0  # questions sent: Steal and Offer, or the queue-length probes that precede a Steal
-YES: Final = 1  # of these, answered by tasks, or by the promise to take one
+PROBES: Final = 0  # probes sent: Steal and Offer, or the queue-length probes that precede a Steal
+YES: Final = 1  # probes answered by tasks, or by the promise to take one
 NO: Final = 2
 MOVED: Final = 3  # tasks moved
-LATE: Final = 4  # of these, on arrival at a server that had got work meanwhile
+LATE: Final = 4  # tasks moved to a server that had received other work before they arrived
 WITHDRAWN: Final = 5  # offers accepted when no task waited any more
-STOLEN: Final = 6  # of the tasks moved
+STOLEN: Final = 6  # tasks moved by stealing
 SHARED: Final = 7
 
-MOST: Final = 1000  # tasks in one Transfer, for it must fit into a frame
+MOST: Final = 1000  # tasks in one Transfer, which must fit into a frame
 
 
 class Tally(Protocol):
@@ -57,13 +58,13 @@ class Tally(Protocol):
 
 
 class Trigger:
-    """Decides when its server asks: one method per event; by default it does nothing."""
+    """Decides when its server probes others: one method per event; by default it does nothing."""
 
     def on_idle(self) -> None:
         """The server has become idle."""
 
     def on_busy(self) -> None:
-        """The idle server has got a task."""
+        """The idle server has received a task."""
 
     def on_queued(self, job: int, task: int) -> None:
         """A task has arrived that must wait; it may be the first one that waits."""
@@ -78,10 +79,10 @@ class Trigger:
 class Balancer:
     """One server's part in moving tasks.
 
-    ``servers``: number of servers in the cluster, at addresses 0..servers-1; ``recovers``: whether the dispatchers
-    dispatch again what dies, and must be told all they need for it. ``half``: a thief gets half of the waiting tasks,
-    rounded up, but at most ``MOST``, instead of one. ``choices``: a thief first asks so many others for their queue
-    length and steals from the longest. ``newest``: which waiting task moves first.
+    ``servers``: number of servers in the cluster, at addresses 0..servers-1; ``recovers``: whether dispatchers dispatch
+    lost tasks again, for which they need a report of every move. ``half``: a thief gets half of the waiting tasks,
+    rounded up, but at most ``MOST``, instead of one. ``choices``: a thief first probes that many others for their queue
+    length and steals from the longest queue. ``newest``: which waiting task moves first.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {
@@ -120,8 +121,8 @@ class Balancer:
         self._newest = newest
         self._next_number = server.address
         self._promised_to: Exchange | None = None
-        self._lost: list[range] = []
-        #: Exchanges still without a victim, by number, and the queue lengths heard of, -1 while unknown.
+        self._down: list[range] = []
+        #: Exchanges still without a victim, by number, and the queue lengths of the candidates, -1 while unknown.
         self._surveys: dict[int, tuple[Exchange, dict[int, int]]] = {}
         server.handlers.update({kind: getattr(self, method) for kind, method in self.HANDLES.items()})
 
@@ -133,7 +134,7 @@ class Balancer:
             trigger.on_idle()
 
     def on_arrival(self, found: int, job: int, task: int) -> None:
-        """A task has come to the server and found ``found`` tasks there."""
+        """A task has come to the server, where ``found`` tasks were before it."""
         for trigger in self.triggers:
             if found:
                 trigger.on_queued(job, task)
@@ -145,7 +146,7 @@ class Balancer:
         for trigger in self.triggers:
             trigger.on_none_waiting()
 
-    # --- asking ---
+    # --- probing ---
 
     def _number(self) -> int:
         number = self._next_number
@@ -157,8 +158,8 @@ class Balancer:
         other = self.rng.integer(self._servers - 1)
         return other + (other >= self.address)
 
-    def _is_lost(self, server: int) -> bool:
-        return any(server in servers for servers in self._lost)
+    def _is_down(self, server: int) -> bool:
+        return any(server in servers for servers in self._down)
 
     def steal(self, tries: int = 1) -> None:
         """Ask another server for waiting tasks."""
@@ -168,33 +169,33 @@ class Balancer:
             self._survey(tries)
             return
         self._counts[PROBES] += 1
-        self._ask(Exchange(self._number(), self._target(), State.ASKING, tries))
+        self._send_steal(Exchange(self._number(), self._target(), State.ASKING, tries))
 
-    def _ask(self, exchange: Exchange) -> None:
-        if self._is_lost(exchange.peer):
+    def _send_steal(self, exchange: Exchange) -> None:
+        if self._is_down(exchange.peer):
             self._end_soon(exchange)
             return
         self.exchanges[exchange.number] = exchange
         self.env.send(Steal(exchange.peer, self.address, exchange.number))
 
-    def offer(self, tries: int = 1, about: tuple[int, int] | None = None) -> None:
-        """Ask another server whether it is idle and would take a waiting task, or the job and task of ``about``."""
+    def offer(self, tries: int = 1, certain: tuple[int, int] | None = None) -> None:
+        """Ask another server whether it is idle and would take a waiting task; a ``certain`` one, by job and task."""
         if self._servers < 2:
             return
         self._counts[PROBES] += 1
         exchange = Exchange(self._number(), self._target(), State.OFFERING, tries)
-        exchange.offered = about
-        if self._is_lost(exchange.peer):
+        exchange.offered = certain
+        if self._is_down(exchange.peer):
             self._end_soon(exchange)
             return
         self.exchanges[exchange.number] = exchange
         self.env.send(Offer(exchange.peer, self.address, exchange.number))
 
     def _end_soon(self, exchange: Exchange) -> None:
-        """End an exchange with the dead. Not within the asking: a trigger that asks again would recurse."""
-        self.env.call_at(self.env.now, partial(self._end_in_vain, exchange, Event.PEER_DOWN))
+        """End an exchange with a dead server. Not at once: a trigger that probes again would recurse."""
+        self.env.call_at(self.env.now, partial(self._fail, exchange, Event.PEER_DOWN))
 
-    def _end_in_vain(self, exchange: Exchange, event: Event) -> None:
+    def _fail(self, exchange: Exchange, event: Event) -> None:
         exchange.advance(event)
         self._counts[NO] += 1
         for trigger in self.triggers:
@@ -206,20 +207,20 @@ class Balancer:
         others = [s + (s >= self.address) for s in self.rng.sample(self._servers - 1, self._choices)]
         self._counts[PROBES] += self._choices
         exchange = Exchange(self._number(), others[0], State.ASKING, tries)
-        live = [server for server in others if not self._is_lost(server)]
-        self._counts[NO] += self._choices - max(len(live), 1)  # the last of the questions ends with the exchange
+        live = [server for server in others if not self._is_down(server)]
+        self._counts[NO] += self._choices - max(len(live), 1)  # the last of the probes ends with the exchange
         if not live:
             self._end_soon(exchange)
             return
         self._surveys[exchange.number] = exchange, dict.fromkeys(live, -1)
         for server in live:
-            self.env.send(Probe(server, self.address, exchange.number))
+            self.env.send(Probe(server, self.address, NO_JOB, exchange.number))
 
     def on_probe_reply(self, reply: ProbeReply) -> None:
-        """Note a queue length; with the last of them, steal from the longest queue."""
-        self._heard(reply.job, reply.sender, reply.queue_length)
+        """Note a queue length; after the last one, steal from the longest queue."""
+        self._note_queue_length(reply.round, reply.sender, reply.queue_length)
 
-    def _heard(self, number: int, server: int, queue_length: int) -> None:
+    def _note_queue_length(self, number: int, server: int, queue_length: int) -> None:
         exchange, queue_lengths = self._surveys[number]
         queue_lengths[server] = queue_length
         if -1 in queue_lengths.values():
@@ -228,9 +229,9 @@ class Balancer:
         exchange.peer = max(queue_lengths, key=queue_lengths.__getitem__)  # the first of the longest: a random order
         self._counts[NO] += len(queue_lengths) - 1
         if queue_lengths[exchange.peer] < 2 or self.server.queue_length:
-            self._end_in_vain(exchange, Event.REFUSED)
+            self._fail(exchange, Event.REFUSED)
         else:
-            self._ask(exchange)
+            self._send_steal(exchange)
 
     # --- answering ---
 
@@ -247,7 +248,7 @@ class Balancer:
         self._send_tasks(exchange)
 
     def on_offer(self, offer: Offer) -> None:
-        """Accept and wait for the task if idle and not promised to another; else refuse."""
+        """Accept and wait for the task if the server is idle and not promised to another; else refuse."""
         if self.server.queue_length or self._promised_to is not None:
             self.env.send(Refused(offer.sender, self.address, offer.exchange))
             return
@@ -258,8 +259,8 @@ class Balancer:
     # --- answers ---
 
     def on_refused(self, refused: Refused) -> None:
-        """Note that this exchange came to nothing."""
-        self._end_in_vain(self.exchanges.pop(refused.exchange), Event.REFUSED)
+        """Note that an exchange has failed."""
+        self._fail(self.exchanges.pop(refused.exchange), Event.REFUSED)
 
     def on_accepted(self, accepted: Accepted) -> None:
         """Send the offered task if it still waits; else take the offer back."""
@@ -291,7 +292,7 @@ class Balancer:
         self._promised_to = None
 
     def on_transfer(self, transfer: Transfer) -> None:
-        """Own the tasks from now on, and tell their former server and their dispatchers."""
+        """Own the tasks from now on; notify their former server and their dispatchers."""
         exchange = self.exchanges.pop(transfer.exchange)
         if exchange.state is State.ASKING:
             self._counts[YES] += 1
@@ -313,33 +314,33 @@ class Balancer:
         """Forget the tasks that have arrived."""
         exchange = self.exchanges.pop(received.exchange)
         exchange.advance(Event.RECEIVED)
-        self._tell_where(exchange)
+        self._report_moves(exchange)
 
-    def _tell_where(self, exchange: Exchange) -> None:
-        """Tell the dispatchers of tasks that were sent where they went: their new server may die before it does."""
+    def _report_moves(self, exchange: Exchange) -> None:
+        """Tell dispatchers where their tasks went: the new server may die before it reports."""
         if self._recovers:
             for task in exchange.tasks:
                 self.env.send(Moved(task.dispatcher, self.address, task.job, task.task, exchange.peer, task.moves))
 
-    # --- deaths ---
+    # --- servers that go down and come up ---
 
-    def on_found(self, first: int, last: int) -> None:
-        """Have to do with servers ``first`` to ``last`` again."""
-        self._lost = [lost for lost in self._lost if lost != range(first, last + 1)]
+    def on_up(self, first: int, last: int) -> None:
+        """Resume with servers ``first`` to ``last``."""
+        self._down = [down for down in self._down if down != range(first, last + 1)]
 
-    def on_lost(self, first: int, last: int) -> None:
-        """End all exchanges with servers ``first`` to ``last``; tell the dispatchers what had been sent to them."""
-        lost = range(first, last + 1)
-        self._lost.append(lost)
+    def on_down(self, first: int, last: int) -> None:
+        """End all exchanges with servers ``first`` to ``last``; report the tasks that were sent to them."""
+        down = range(first, last + 1)
+        self._down.append(down)
         for number, (_, queue_lengths) in list(self._surveys.items()):
-            for server in [server for server in queue_lengths if server in lost]:
+            for server in [server for server in queue_lengths if server in down]:
                 if number in self._surveys:
-                    self._heard(number, server, 0)
-        for exchange in [exchange for exchange in self.exchanges.values() if exchange.peer in lost]:
+                    self._note_queue_length(number, server, 0)
+        for exchange in [exchange for exchange in self.exchanges.values() if exchange.peer in down]:
             del self.exchanges[exchange.number]
             if exchange is self._promised_to:
                 self._promised_to = None
             if exchange.state in (State.ASKING, State.OFFERING):
-                self._end_in_vain(exchange, Event.PEER_DOWN)
+                self._fail(exchange, Event.PEER_DOWN)
             elif exchange.advance(Event.PEER_DOWN) is State.MISSING:
-                self._tell_where(exchange)
+                self._report_moves(exchange)

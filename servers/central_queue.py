@@ -1,4 +1,4 @@
-"""The central queue of a pool, and the jobs and their copies in it: what the pool agent (servers.pool_agent) keeps."""
+"""The central queue of a pool, and the jobs and copies in it: the data of the pool agent (servers.pool_agent)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Job:
         self.admission = admission
         self.number = admission.job
         self.dispatcher = admission.sender
-        self.order = order  # in which jobs came
+        self.order = order  # in the order of admission
         self.visited: list[int] = []  # pools, in order
-        self.past = 0.0  # processing time on pools that it has left
-        self.waited = 0.0  # by copies that have ended
-        self.copies: list[Copy] = []  # whose lives go on
-        self.made = 0
+        self.past = 0.0  # processing time in pools that it has left
+        self.waited = 0.0  # time in queues of copies that have ended
+        self.copies: list[Copy] = []  # that have not ended
+        self.made = 0  # copies in all
         self.done = False
 
 
 class Copy:
-    """One copy of a job: where it is, and what it has received."""
+    """One copy of a job: where it is, and how much processing time it has received."""
 
     __slots__ = (
         "base",
@@ -69,30 +69,30 @@ class Copy:
         self.number = number
         self.job = job
         self.pool = pool
-        self.done_work = done_work  # by copies before it, where service carries over
+        self.done_work = done_work  # on earlier copies, where work carries over
         self.order = job.made
         self.state = State.QUEUED
         self.server = -1
         self.received = 0.0
         self.original = True
-        self.base = 0.0  # of a replica: what its original had received when the pair was made
+        self.base = 0.0  # of a replica: time that its original had received when the pair was made
         self.partner: Copy | None = None  # the other of a pair
         self.target: int | None = None  # the pool of its replica, while it waits as a pair
         self.wait = 0.0
         self.since = 0.0  # when it began to wait
-        self.joined = number  # its place in the queue; kept when it is preempted
-        self.waits = False  # of one that is being stopped: as a pair that must wait
+        self.joined = number  # its place in the queue; a preempted copy keeps it
+        self.waits = False  # whether it will wait as a pair when it has stopped
         self.preemptions = 0
         self.state_at_cancellation = StateAtCancellation.NOT_CANCELLED
         self.cancelled = nan  # when its cancellation was sent
 
     @property
     def size(self) -> float:
-        """What it has to do, in time units at speed 1."""
+        """The work that remains, in time units at speed 1."""
         return max(self.job.admission.sizes[self.pool] - self.done_work, 0.0)
 
     def become(self, event: Event) -> None:
-        """Go on to the next state. Raises KeyError for an event that cannot happen."""
+        """Move to the next state. Raises KeyError for an event that cannot happen."""
         self.state = advance(self.state, event)
 
 
@@ -109,11 +109,11 @@ class Queue:
 
     @property
     def alive(self) -> bool:
-        """Whether it has a server left."""
+        """Whether a server is up."""
         return bool(self.idle or self.serving)
 
     def whole(self, copy: Copy) -> float:
-        """Return the processing time that a copy needs here in all."""
+        """Return the whole processing time that a copy needs in this pool."""
         speed = self.speeds[copy.job.admission.job_type]
         return copy.size / speed if speed else inf if copy.size else 0.0
 
@@ -128,12 +128,12 @@ class Queue:
         return max(copies, key=lambda copy: copy.joined, default=None)
 
     def forget(self, first: int, last: int) -> None:
-        """Note the death of servers."""
+        """Note that servers are down."""
         self.idle = deque(server for server in self.idle if not first <= server <= last)
         self.serving = {server: copy for server, copy in self.serving.items() if not first <= server <= last}
 
     def remember(self, first: int, last: int) -> None:
-        """Note that servers that had died are there again, idle."""
+        """Note that servers are up again, idle."""
         self.idle.extend(range(max(first, self._servers.start), min(last + 1, self._servers.stop)))
 
     def take_server(self, server: int) -> None:

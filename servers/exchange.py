@@ -1,17 +1,17 @@
-"""The life of an exchange: one question between two servers about moving tasks, and what comes of it.
+"""The life of an exchange: one server asks another to move tasks, and the other answers.
 
 Each side keeps its own end of an exchange, in one of these states:
 
 * ``ASKING``: it has asked to steal, and waits for tasks or a refusal
-* ``OFFERING``: it has offered a task, and waits to hear whether the other is idle
+* ``OFFERING``: it has offered a task, and waits for the answer whether the other is idle
 * ``PROMISED``: it is idle, has accepted an offer and waits for the task
-* ``SENT``: it has sent tasks, which are the other's from their receipt on; it keeps a copy until it hears of that
+* ``SENT``: it has sent tasks, which the other owns from their receipt on; it keeps copies until the other confirms
 
-A task is owned by exactly one server at any time: its server until a Transfer is sent, the addressee from the
-Transfer's receipt on. In between the task is in the message alone. The copy serves only to tell the task's dispatcher
-where the task went, once the addressee has it or has died with it (dispatchers.recovery says why both must tell).
+Exactly one server owns a task at any time: its server until it sends a Transfer, the addressee once it has received the
+Transfer. In between the task is in the message alone. The copies serve only to tell the tasks' dispatchers where they
+went, when the addressee has received them or has died (dispatchers.recovery explains why both servers must report).
 
-``TRANSITIONS`` is the whole protocol; an event that it lacks cannot happen, and raises.
+``TRANSITIONS`` is the whole protocol; an event that it lacks cannot happen, and raises KeyError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from testbed.core.messages import MovedTask
 
 
 class State(Enum):
-    """Where one end of an exchange stands; the last six are ends."""
+    """The state of one end of an exchange; the last six are final."""
 
     ASKING = "asking"
     OFFERING = "offering"
@@ -79,7 +79,7 @@ class Exchange:
         self.peer = peer
         self.state = state
         self.tries = tries
-        self.offered: tuple[int, int] | None = None  # the job and task that an offer is about, if about a certain one
+        self.offered: tuple[int, int] | None = None  # job and task of an offer, if it offers a certain one
         self.tasks: Sequence[MovedTask] = ()
 
     def advance(self, event: Event) -> State:

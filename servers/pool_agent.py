@@ -1,15 +1,15 @@
 """The pool agent: the central queues of the pools, and what happens to a job at its threshold.
 
-One agent holds one FCFS queue for each pool. What it decides about replicas concerns two pools in one instant (a pair
-starts on both at once, and a completion frees a server of each), so that agents with a queue each would have to agree
-first, with servers idle meanwhile. Servers are told what to do over sockets like everyone else, and a dispatcher learns
-the same way what has become of its jobs.
+One agent holds one FCFS queue for each pool. Its decisions about replicas concern two pools in one instant (a pair
+starts on both at once, and a completion frees a server of each); agents with one queue each would have to agree first
+and would leave servers idle while they did. The agent exchanges messages with servers and dispatchers over sockets,
+like all agents.
 
 Source of the rules: Raaijmakers, Borst and Boxma, "Threshold-based rerouting and replication for resolving job-server
-affinity relations" (arXiv 2005.13353). A server that the agent has told to stop counts as free at once, since messages
-to it stay in order. What a stopped copy had received is known from its ``Stopped``; it is in no queue until then.
-testbed.core.copy_life is the life of a copy, and its names are used below. The single steps of such a life are in
-servers.pool_copies; here is when they are taken.
+affinity relations" (arXiv 2005.13353). A server counts as free as soon as the agent has sent it a Stop, since
+messages to it stay in order. Its ``Stopped`` reports how much the copy has received; until then it is in no queue.
+testbed.core.copy_life describes the states of a copy, whose names are used below. servers.pool_copies implements the
+single steps of a copy's life; this module decides when to take them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, nan
 from typing import ClassVar
+
+from typing_extensions import override
 
 from servers.central_queue import CentralPool, Copy, Job
 from servers.pool_copies import PoolCopies
@@ -46,24 +48,24 @@ class PoolAgent(PoolCopies):
         self.replicas = 0
         self.preemptions = 0
         self._position = {pool.index: i for i, pool in enumerate(pools)}
-        self._entered = 0
+        self._admitted = 0
         self._thresholds = Thresholds(rules, self._pools, env.stream("pool agent/targets"))
 
     # --- queues ---
 
     def on_admit(self, admission: Admit) -> None:
         """Put a job at the tail of its pool's queue."""
-        self._entered += 1
-        job = Job(admission, self._entered)
+        self._admitted += 1
+        job = Job(admission, self._admitted)
         pool = self._position[admission.pool]
         instead = None if self._pools[pool].alive else self._thresholds.next_pool(pool)
         self._join(job, pool if instead is None else instead)
         self._dispatch()
 
     def _dispatch(self, freed: int = -1) -> None:
-        """Start what can be started: first pairs that wait, then the oldest head of a queue whose pool has a server.
+        """Start what can start: first pairs that wait, then the oldest head of a queue whose pool has an idle server.
 
-        ``freed`` is the server that has just said that its service is over.
+        ``freed`` is the server that has just reported the end of a service.
         """
         self._freed = freed
         while True:
@@ -89,9 +91,9 @@ class PoolAgent(PoolCopies):
         copy = self._copies.get(reached.copy)
         stays = self._rules.action == "replicate"
         if copy is None or copy.state is State.STOPPING:
-            return  # preempted at the same time: it crosses again when it goes on
+            return  # preempted at the same time: it crosses the threshold again when it goes on
         if copy.state is State.CANCELLED:
-            if not stays:  # it has stopped there, and the cancellation will find nothing
+            if not stays:  # it has stopped, and the cancellation will find nothing
                 copy.received = reached.received
                 self._end(copy, Event.CONFIRMED, CopyOutcome.SUPERSEDED)
             return
@@ -102,7 +104,7 @@ class PoolAgent(PoolCopies):
         self._dispatch(freed=-1 if stays else reached.sender)
 
     def _cross(self, copy: Copy) -> None:
-        """Do what the rules say of a copy that has reached its threshold: in service, or about to start."""
+        """Apply the rules to a copy that has reached its threshold, in service or about to start."""
         target = self._thresholds.target(copy)
         if self._rules.action == "replicate":
             if target is not None:
@@ -110,7 +112,7 @@ class PoolAgent(PoolCopies):
         elif target is not None:
             self.reroutes += 1
             self._move(copy, target)
-        else:  # the other pools have died meanwhile
+        else:  # the other pools have died since
             copy.become(Event.STOP)
             self._rejoin(copy)
 
@@ -180,7 +182,7 @@ class PoolAgent(PoolCopies):
             self._replicate(copy, copy.target, theirs)
 
     def on_stopped(self, stopped: Stopped) -> None:
-        """Put a copy where it goes on from, or note that its cancellation has taken effect."""
+        """Put a stopped copy where it waits to go on, or note that its cancellation has taken effect."""
         copy = self._copies.get(stopped.copy)
         if copy is None:
             return
@@ -198,7 +200,7 @@ class PoolAgent(PoolCopies):
     # --- ends ---
 
     def on_served(self, served: Served) -> None:
-        """Note that a copy is done: its job is done with the first."""
+        """Note that a copy is done; the first copy that is done completes its job."""
         copy = self._copies.get(served.copy)
         if copy is None:
             return
@@ -234,10 +236,11 @@ class PoolAgent(PoolCopies):
         )
         self._dispatch(freed)
 
-    # --- deaths ---
+    # --- servers that go down and come up ---
 
-    def on_lost(self, first: int, last: int) -> None:
-        """Go on without servers ``first`` to ``last``: what they had starts again, at the head of its queue."""
+    @override
+    def on_down(self, first: int, last: int) -> None:
+        """Go on without servers ``first`` to ``last``: their copies start again, at the head of the queue."""
         lost = [copy for copy in self._copies.values() if first <= copy.server <= last]
         for pool in self._pools:
             pool.forget(first, last)
@@ -249,8 +252,8 @@ class PoolAgent(PoolCopies):
                 self._leave_dead(number, target)
         self._dispatch()
 
-    def on_found(self, first: int, last: int) -> None:
-        """Use servers ``first`` to ``last`` again, which had died."""
+    @override
+    def on_up(self, first: int, last: int) -> None:
         for pool in self._pools:
             pool.remember(first, last)
         self._dispatch()
@@ -275,7 +278,7 @@ class PoolAgent(PoolCopies):
             self._pools[copy.pool].line.appendleft(again)
 
     def _leave_dead(self, number: int, target: int) -> None:
-        """Move what waits in a pool whose last server has died, and have pairs not wait for it."""
+        """Move the jobs that wait in a pool whose last server has died; pairs no longer wait for it."""
         pool = self._pools[number]
         if pool.alive:
             return

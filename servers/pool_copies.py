@@ -1,7 +1,7 @@
 """The copies of jobs in pools with central queues: where each is, and the steps that it can take.
 
-A step changes a copy's state (testbed.core.copy_life), the queues and what is known of the servers, and tells the
-copy's server or its job's dispatcher. Which step is taken when is up to the pool agent (servers.pool_agent).
+A step changes a copy's state (testbed.core.copy_life), the queues and the lists of servers, and notifies the copy's
+server or its job's dispatcher. The pool agent (servers.pool_agent) decides which step to take when.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from testbed.core.agent import Agent, Environment
 from testbed.core.copy_life import OPEN, Event, State
 from testbed.core.messages import CopyEnded, Serve, Stop
 from testbed.core.outcomes import CopyOutcome, StateAtCancellation
+from testbed.core.rows import CopyRecord
 
-#: What a cancellation finds, by the state that the copy was in.
+#: What a cancellation finds, by the state of the copy.
 _STATES_AT_CANCELLATION = {
     State.QUEUED: StateAtCancellation.QUEUED,
     State.SERVED: StateAtCancellation.IN_SERVICE,
@@ -39,7 +40,7 @@ class PoolCopies(Agent):
         self._pools = [Queue(pool) for pool in pools]
         self._copies: dict[int, Copy] = {}  # on servers, by number
         self._pairs: deque[Copy] = deque()  # that wait for two servers
-        self._freed = -1  # the server whose word that its service is over is being dealt with, if any
+        self._freed = -1  # the server whose end of service is being handled, if any
         self._numbered = 0
 
     @property
@@ -99,7 +100,7 @@ class PoolCopies(Agent):
         )
 
     def _halt(self, copy: Copy, waits: bool) -> None:
-        """Have a copy's server stop, for the copy to go on later."""
+        """Stop a copy that will go on later."""
         copy.become(Event.STOP)
         copy.waits = waits
         self.env.send(Stop(copy.server, self.address, copy.number))
@@ -107,7 +108,7 @@ class PoolCopies(Agent):
     # --- ends ---
 
     def _cancel(self, copy: Copy) -> None:
-        """Take back a copy, wherever it is."""
+        """Cancel a copy, wherever it is."""
         if copy.state is State.CANCELLED:
             return
         copy.state_at_cancellation = _STATES_AT_CANCELLATION[copy.state]
@@ -123,26 +124,23 @@ class PoolCopies(Agent):
             self._end(copy, Event.DISCARD, CopyOutcome.SUPERSEDED)
 
     def _end(self, copy: Copy, event: Event, outcome: CopyOutcome) -> None:
-        """End the life of a copy, and tell its job's dispatcher."""
+        """End the life of a copy, and report it to its job's dispatcher."""
         copy.become(event)
         assert copy.state not in OPEN
         self._copies.pop(copy.number, None)
         job = copy.job
         job.copies.remove(copy)
         job.waited += copy.wait
-        self.env.send(
-            CopyEnded(
-                job.dispatcher,
-                self.address,
-                job.number,
-                copy.order,
-                self._pools[copy.pool].index,
-                copy.server,
-                copy.wait,
-                copy.received,
-                copy.preemptions,
-                outcome,
-                copy.state_at_cancellation,
-                self.env.now - copy.cancelled,
-            )
+        record = CopyRecord(
+            job=job.number,
+            copy=copy.order,
+            pool=self._pools[copy.pool].index,
+            server=copy.server,
+            wait=copy.wait,
+            received=copy.received,
+            preemptions=copy.preemptions,
+            outcome=outcome,
+            state_at_cancellation=copy.state_at_cancellation,
+            delay=self.env.now - copy.cancelled,
         )
+        self.env.send(CopyEnded(job.dispatcher, self.address, record))

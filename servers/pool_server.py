@@ -1,4 +1,4 @@
-"""A server of a pool with a central queue: it has no queue of its own, and serves what the pool agent sends it."""
+"""A server of a pool with a central queue: it has no queue of its own and serves what the pool agent sends."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from math import inf
 from typing import ClassVar
 
-from servers.server import QueueLengthMeter
+from servers.task_server import QueueLengthMeter
 from testbed.core.agent import Agent, Environment, Timer
 from testbed.core.messages import Message, Reached, Serve, Served, Stop, Stopped
 
 
 class PoolServer(Agent):
-    """Serves one copy of a job at a time, from where it was left, until it is done, at its threshold, or stopped.
+    """Serves one copy of a job at a time, from where it was interrupted to its end, to its threshold, or to a Stop.
 
     ``speeds[k]`` is the speed for type-k jobs; 0 where they can't be served here. ``queue_length`` is 1 while it
-    serves, else 0. Deadlines chain: threshold and completion are both counted from the start of the service; and where
-    messages take no time in the model (``chains``), a service whose job waited for this server begins at the instant
-    in which the one before it was to end, so that neither a late timer nor the way of the words to the pool agent and
-    back adds to the load.
+    serves, else 0. Deadlines chain: threshold and completion are both counted from the start of the service. Where
+    messages take no time in the model (``chains``), a service whose job waited for this server starts at the instant
+    at which the service before it was due to end, so that neither a late timer nor message latency adds to the load.
     """
 
     HANDLES: ClassVar[dict[type[Message], str]] = {Serve: "on_serve", Stop: "on_stop"}
@@ -33,13 +32,13 @@ class PoolServer(Agent):
         self._chains = chains
         self._serving: Serve
         self._started = 0.0
-        self._ended = 0.0  # when the last service was to end, or was stopped
-        self._whole = 0.0  # processing time of the copy in service, what it has received included
+        self._ended = 0.0  # when the last service was due to end, or was stopped
+        self._whole = 0.0  # processing time that the copy in service needs from its beginning
         self._crossed = False
         self._timer: Timer | None = None
 
     def on_serve(self, serve: Serve) -> None:
-        """Begin a service, or go on with it."""
+        """Start a service, or continue an interrupted one."""
         self._serving = serve
         now = self.env.now
         self._started = self._ended if serve.waited and self._chains else now
@@ -56,7 +55,7 @@ class PoolServer(Agent):
             self._timer = self.env.call_at(self._due(serve.threshold), self._on_threshold)
 
     def _due(self, received: float) -> float:
-        """Return when the copy in service has received so much."""
+        """Return when the copy in service will have received this much."""
         return self._started + (received - self._serving.received)
 
     def _finish_after(self, received: float) -> None:
@@ -66,7 +65,7 @@ class PoolServer(Agent):
     def _on_threshold(self) -> None:
         serve = self._serving
         if self._timer is not None:
-            self._timer.cancel()  # called ahead of it when a Stop comes first
+            self._timer.cancel()  # still pending when a Stop has come first
         if serve.goes_on:
             self._crossed = True
             self._finish_after(self._whole)
@@ -79,12 +78,12 @@ class PoolServer(Agent):
         self.env.send(Served(self._serving.sender, self.address, self._serving.copy, self._whole, self.env.lateness))
 
     def on_stop(self, stop: Stop) -> None:
-        """Stop the service of a copy, if it is still here."""
+        """Stop the service of a copy, if it is still in service."""
         serve = self._serving
         if not self.queue_length or serve.copy != stop.copy:
             return
         received = serve.received + (self.env.now - self._started)
-        if received >= self._whole:  # the timer is late: it has ended before
+        if received >= self._whole:  # the timer is late: the service has ended before
             self._on_finish()
         elif received >= serve.threshold and not self._crossed:
             self._on_threshold()

@@ -1,39 +1,27 @@
-"""Queue disciplines: the order in which a server takes its waiting tasks."""
+"""The queues in which tasks wait at servers."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Protocol, TypeVar
 
-T = TypeVar("T")
+from testbed.core.messages import Assign
 
-
-class Discipline(Protocol[T]):
-    """A server's waiting line. The task in service is not in it."""
-
-    def push(self, task: T, /) -> None:
-        """Add a task that must wait."""
-
-    def pop(self) -> T:
-        """Remove and return the task to serve next; raises IndexError when the line is empty."""
-
-    def pop_newest(self) -> T:
-        """Remove and return the task that came last; raises IndexError when the line is empty."""
-
-    def remove(self, task: T, /) -> None:
-        """Remove a task; raises ValueError when it does not wait here."""
-
-    def __iter__(self) -> Iterator[T]: ...
-
-    def __len__(self) -> int: ...
+#: A task that waits: when it came here, how long it had waited elsewhere before, the task, its position when it came.
+Waiting = tuple[float, float, Assign, int]
 
 
-class FirstComeFirstServed(deque[T]):
-    """Tasks are served in the order of their arrival at the server."""
+class FirstComeFirstServed(deque[Waiting]):
+    """Tasks are served in the order of their arrival at the server. The task in service is not in the queue.
+
+    The ``pop`` methods raise IndexError when no task waits.
+    """
 
     __slots__ = ()
 
     push = deque.append
-    pop = deque.popleft
+    pop_next = deque.popleft
     pop_newest = deque.pop
+
+    def find(self, job: int, task: int) -> Waiting | None:
+        """Return the entry of a certain task, or None when it does not wait here."""
+        return next((entry for entry in self if entry[2].job == job and entry[2].task == task), None)

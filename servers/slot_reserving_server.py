@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from servers.server import Server
 from testbed.core.messages import (
     Assign,
@@ -33,7 +35,7 @@ class SlotReservingServer(Server):
 
     def on_reserve_slots(self, request: ReserveSlots) -> None:
         """Reserve the slots if that many are free."""
-        self._use_report(request.sender)
+        self._idle_reports.use(request.sender)
         if self.queue_length + self.reserved + request.slots <= self._buffer:
             self.reserved += request.slots
             self.env.send(SlotsReserved(request.sender, self.address, request.job))
@@ -51,20 +53,16 @@ class SlotReservingServer(Server):
         self.reserved -= 1
         super().on_assign(task)
 
+    @override
     def on_assign(self, task: Assign) -> None:
-        """Take a task that has no reservation, or drop it when all slots are taken or reserved."""
         if self.queue_length + self.reserved >= self._buffer:
-            self._use_report(task.sender)
+            self._idle_reports.use(task.sender)
             self.env.send(Dropped(task.sender, self.address, task.job, task.task))
             self._report_if_idle()
         else:
             super().on_assign(task)
 
-    def _use_report(self, dispatcher: int) -> None:
-        if self._reported_to == dispatcher:
-            self._reported_to = None
-
     def _report_if_idle(self) -> None:
         """Report again where the dispatcher that knew the server as idle could not use it."""
         if not self.queue_length:
-            self._report_idle()
+            self._idle_reports.report()

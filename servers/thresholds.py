@@ -1,4 +1,4 @@
-"""Thresholds of received processing time: when a job of a central queue moves or is replicated, and where to."""
+"""Thresholds of received processing time: when the pool agent reroutes or replicates a job, and to which pool."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from testbed.core.streams import Stream
 class Rules:
     """What happens to a job that has received its threshold of processing time without an end.
 
-    ``thresholds`` are by the pool where the job is; or, where ``by_visit`` is given, by the pool where it has started
-    and by visit. A job is rerouted ``hops`` times at most, to the next pool or to a random one where it has not been.
-    With ``carry_over`` the work done on a copy counts on the next.
+    ``thresholds`` are indexed by the job's present pool; ``by_visit``, if given, by its first pool and the visit. A job
+    is rerouted ``hops`` times at most, to the next pool or to a random one that it has not visited. With ``carry_over``
+    the work done on a copy counts for the next one.
     """
 
     action: Literal["reroute", "replicate"] | None = None
@@ -29,7 +29,7 @@ class Rules:
 
 
 class Thresholds:
-    """The rules, for the pools as they are: a pool whose servers have died is no target."""
+    """The rules, applied to the pools as they are: a pool whose servers are all down is no target."""
 
     def __init__(self, rules: Rules, pools: Sequence[Queue], choices: Stream) -> None:
         self._rules = rules
@@ -48,7 +48,7 @@ class Thresholds:
         return rules.thresholds[copy.pool]
 
     def target(self, copy: Copy) -> int | None:
-        """Choose the pool where a copy goes to, or has a replica; None where no other pool has servers."""
+        """Choose the pool of a copy's next visit, or of its replica; None where no other pool has servers."""
         targets = self._targets(copy)
         if len(targets) > 1:
             return targets[self._choose(len(targets))]
@@ -67,7 +67,7 @@ class Thresholds:
         return next((i % count for i in range(pool + 1, pool + count) if self._pools[i % count].alive), None)
 
     def work(self, copy: Copy) -> float:
-        """Return the work done on a copy that the next one need not do."""
+        """Return the work done on a copy that counts for the next one."""
         if not self._rules.carry_over:
             return 0.0
         return copy.done_work + copy.received * self._pools[copy.pool].speeds[copy.job.admission.job_type]

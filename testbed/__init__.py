@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from testbed import theory
-    from testbed.runs.experiment import Result, run
+    from testbed.runs.experiment import run
+    from testbed.runs.result import Result
     from testbed.scenario import Scenario, ScenarioError
     from testbed.studies.sweep.result import SweepResult
     from testbed.studies.sweep.running import sweep
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Result", "Scenario", "ScenarioError", "SweepResult", "predict", "run", "sweep", "theory"]
 
 _HOME = {
-    "Result": "testbed.runs.experiment",
+    "Result": "testbed.runs.result",
     "Scenario": "testbed.scenario",
     "ScenarioError": "testbed.scenario",
     "SweepResult": "testbed.studies.sweep.result",

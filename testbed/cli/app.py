@@ -12,8 +12,8 @@ from rich.console import Console
 from testbed.scenario import Scenario, ScenarioError, load, variants
 
 if TYPE_CHECKING:
-    from testbed.present.live import Watcher
-    from testbed.runs.experiment import Result
+    from testbed.runs.display import Display
+    from testbed.runs.result import Result
 
 app = typer.Typer(
     help="A load-balancing testbed: real dispatcher and server processes beside queueing theory.",
@@ -56,14 +56,14 @@ def options(
     """A load-balancing testbed: real dispatcher and server processes beside queueing theory."""
 
 
-def announce_unstable(scenario: Scenario, watcher: Watcher, place: str = "") -> None:
+def announce_unstable(scenario: Scenario, display: Display, place: str = "") -> None:
     """Say which variants have a load at or above their stability bound; ``place`` begins the line."""
     from testbed.theory.predict import stability_bound
 
     for name, variant in variants(scenario):
         stability = stability_bound(variant)
         if stability.load >= stability.bound:
-            watcher.announce(
+            display.announce(
                 f"{place}{name}: unstable: the load is {stability.load:.3g} and the stability bound "
                 f"{stability.bound:.3g} ({stability.reason}); the queues will grow for as long as it runs"
             )

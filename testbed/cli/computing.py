@@ -89,7 +89,7 @@ def reproduce(
     Exit status: 0 when it is complete, 1 when a run failed, 2 for bad input, 130 after Ctrl-C, which saves what is
     finished.
     """
-    from testbed.cluster.controller import ClusterError
+    from testbed.cluster.processes import ClusterError
     from testbed.present.live import RunsBar
     from testbed.runs.run_folder import OutputError
     from testbed.studies.reproduce import UnknownStudyError, study

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from testbed.cli.app import INTERRUPTED, ScenarioArgument, announce_unstable, app, fail, finish, read
-from testbed.cli.running import watcher_for
+from testbed.cli.running import display_for
 from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, open_page, print_page, require_page
 from testbed.scenario import ScenarioError, resolved, variants
 
@@ -58,10 +58,11 @@ def up(
     Exit status: 0 when it stood until it was told to go, 1 when it did not come up or something broke it, 2 for bad
     input.
     """
-    from testbed.cluster.controller import ClusterError
+    from testbed.cli.detached import start
+    from testbed.cluster.processes import ClusterError
+    from testbed.present.dash.reporter import start_cluster_page
     from testbed.runs.execution import execute
     from testbed.runs.long_running.cluster import LongRunningCluster, Order, PageOrder
-    from testbed.runs.long_running.detached import start
     from testbed.runs.long_running.register import LongRunningError
     from testbed.runs.probe_rate import check_calibration
     from testbed.runs.run_folder import OutputError
@@ -70,12 +71,12 @@ def up(
     settings = read(scenario)
     chosen, base = _variant(settings, variant)
     console = Console(stderr=True)
-    watcher = watcher_for(console, quiet, live=not detach)
+    display = display_for(console, quiet, live=not detach)
     if variant is None and settings.variants:
         others = ", ".join(f'"{other.name}"' for other in settings.variants)
-        watcher.announce(f"of its variants only {chosen} stands; others with --variant: {others}")
+        display.announce(f"of its variants only {chosen} stands; others with --variant: {others}")
     if settings.sweep is not None:
-        watcher.announce("the scenario's sweep is left out")
+        display.announce("the scenario's sweep is left out")
     order = Order(name or settings.name.replace(" ", "-"), chosen, resolved(base), str(output.absolute()), http_sd)
     address = None
     if dash:
@@ -84,7 +85,7 @@ def up(
         order.page = PageOrder(place.sock.detach(), host, token)
     try:
         check_calibration(base)
-        announce_unstable(base, watcher)
+        announce_unstable(base, display)
         if detach:
             try:
                 state = start(order)
@@ -95,10 +96,10 @@ def up(
                 print_page(address)
             print(f"{state.name} stands; `testbed ps` shows it, `testbed down {state.name}` ends it")
             return
-        cluster = LongRunningCluster(order, watcher)
+        cluster = LongRunningCluster(order, display, start_cluster_page)
         if address is not None:
             print_page(address)
-        with watcher:
+        with display:
             execute(cluster)
     except (OutputError, ScenarioError, LongRunningError) as error:
         fail(error)
@@ -269,7 +270,7 @@ def _value(text: str) -> Any:
 def down(name: NameArgument = None) -> None:
     """End a standing cluster: stop arrivals, let the jobs finish, and save what was measured in a run folder."""
     from testbed.runs.long_running import LongRunningError
-    from testbed.runs.long_running.saved import read_result
+    from testbed.runs.result import read_result
     from testbed.runs.run_folder import OutputError
 
     try:

@@ -14,7 +14,7 @@ from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, 
 from testbed.scenario import ScenarioError
 
 if TYPE_CHECKING:
-    from testbed.present.live import Watcher
+    from testbed.runs.display import Display
     from testbed.runs.experiment import Where
     from testbed.studies.sweep.result import SweepResult
 
@@ -45,7 +45,7 @@ def run(
     Exit status: 0 when it ran (also if a verdict is "suspect"), 1 when a process died or jobs could not be accounted
     for, 2 for bad input, 130 after Ctrl-C.
     """
-    from testbed.cluster.controller import ClusterError
+    from testbed.cluster.processes import ClusterError
     from testbed.runs.execution import execute
     from testbed.runs.experiment import Experiment
     from testbed.runs.run_folder import OutputError
@@ -58,13 +58,13 @@ def run(
     settings = read(scenario)
     where: Where = "twin" if virtual else "cluster and twin" if twin else "cluster"
     console = Console(stderr=True)
-    watcher = watcher_for(console, quiet, live=not virtual)
+    display = display_for(console, quiet, live=not virtual)
     if dash:
-        watcher = reporting_page(watcher, settings.name, host, port, token)
+        display = reporting_page(display, settings.name, host, port, token)
     try:
-        experiment = Experiment(settings, where, output, watcher, hold)
-        announce_unstable(settings, watcher)
-        with watcher:
+        experiment = Experiment(settings, where, output, display, hold)
+        announce_unstable(settings, display)
+        with display:
             execute(experiment)
     except (OutputError, ScenarioError) as error:
         fail(error)
@@ -73,9 +73,10 @@ def run(
     finish(experiment.result)
 
 
-def watcher_for(console: Console, quiet: bool, live: bool) -> Watcher:
+def display_for(console: Console, quiet: bool, live: bool) -> Display:
     """Return what shows in a terminal, or elsewhere, how it is going."""
-    from testbed.present.live import Bar, Lines, Silent
+    from testbed.present.live import Bar, Lines
+    from testbed.runs.display import Silent
 
     if quiet:
         return Silent()
@@ -125,7 +126,7 @@ def sweep(
     0 when all runs were made (also if a target was not reached within the budget), 1 when a run failed, 2 for bad
     input, 130 after Ctrl-C.
     """
-    from testbed.cluster.controller import ClusterError
+    from testbed.cluster.processes import ClusterError
     from testbed.runs.run_folder import OutputError
     from testbed.studies.sweep.progress import Progress, ProgressBar, ProgressLines
     from testbed.studies.sweep.running import Request, SweepError, SweepRun

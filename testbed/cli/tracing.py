@@ -67,7 +67,7 @@ def _steps_table(traced: TracedRun, job: int) -> Table:
     steps = traced.history(job)
     for step in steps:
         where = step.place if step.to is None else f"{step.place} → {step.to}"
-        delay = "" if step.to is None else "never" if step.heard is None else f"{step.heard - step.time:.4f}"
+        delay = "" if step.to is None else "never" if step.delivered is None else f"{step.delivered - step.time:.4f}"
         table.add_row(f"{step.time - steps[0].time:.4f}", where, step.what, delay)
     return table
 

@@ -30,7 +30,7 @@ def validate(
     Exit status: 0 when all cases pass, 1 when one fails, 2 for bad input, 130 after Ctrl-C, which saves what is
     finished.
     """
-    from testbed.cluster.controller import ClusterError
+    from testbed.cluster.processes import ClusterError
     from testbed.present.live import RunsBar
     from testbed.runs.run_folder import OutputError
     from testbed.studies.twins import TwinError

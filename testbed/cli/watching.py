@@ -12,7 +12,7 @@ from testbed.cli.app import app, fail
 
 if TYPE_CHECKING:
     from testbed.present.dash.serving import Place
-    from testbed.present.live import Watcher
+    from testbed.runs.display import Display
 
 LOOPBACK = "127.0.0.1"
 HostOption = Annotated[str, typer.Option(help="where to serve the page; beyond this machine only with --token")]
@@ -44,13 +44,13 @@ def print_page(address: str) -> None:
     print(f"page: {address}", file=sys.stderr, flush=True)
 
 
-def reporting_page(watcher: Watcher, title: str, host: str, port: int, token: str | None) -> Watcher:
-    """Return a watcher that shows a run on a page beside ``watcher``."""
+def reporting_page(display: Display, title: str, host: str, port: int, token: str | None) -> Display:
+    """Return a display that shows a run on a page beside ``display``."""
     from testbed.present.dash.reporter import PageReporter
 
     place = open_page(host, port, token)
     print_page(place.address)
-    return PageReporter(watcher, place, title)
+    return PageReporter(display, place, title)
 
 
 @app.command()

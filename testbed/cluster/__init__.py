@@ -1,1 +1,1 @@
-"""Clusters of real processes: the controller, the node and dispatcher processes, and what they tell each other."""
+"""Clusters of real processes: the controller, the node and dispatcher processes, and the messages between them."""

@@ -1,4 +1,4 @@
-"""What the processes of a cluster have reported, put together."""
+"""The reports of a cluster's processes, merged."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy.typing as npt
 from testbed.cluster.control import Report
 from testbed.cluster.members import Member
 from testbed.core.records import COUNTED, TABLES, Measurements
-from testbed.runtime.build import has_copies, has_tasks
+from testbed.scenario.modes import has_copies, has_tasks
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
 
 
 class Records(Protocol):
-    """What keeps the records of a run."""
+    """Keeps the records of a run."""
 
     def add(self, table: str, rows: npt.NDArray[np.void]) -> None:
         """Keep rows of a table (testbed.core.records.TABLES)."""
@@ -28,11 +28,11 @@ class Records(Protocol):
 
     @property
     def unrecorded(self) -> dict[str, int]:
-        """Jobs by outcome whose records are not kept any more."""
+        """Jobs whose records are no longer kept, by outcome."""
 
 
 class RecordsInMemory:
-    """The records of a run, as they come; all of them."""
+    """Keeps all records of a run."""
 
     unrecorded: ClassVar[dict[str, int]] = {}
 
@@ -58,14 +58,14 @@ def collect(
     records: Records,
     *,
     until: float,
-    strangers: int,
+    rejected: int,
     failure: str | None,
     incidents: list[str],
 ) -> Measurements:
-    """Return what the processes of a run have measured.
+    """Return the measurements of a run's processes.
 
-    ``until``: when arrivals stopped, unless the run was over before; ``strangers``: connections that the controller
-    refused.
+    ``until``: when arrivals stopped, unless the run was over before; ``rejected``: connections of unauthenticated peers
+    that the controller closed.
     """
     reports = [member.report for member in members if member.report is not None]
     counters = merge_counters(reports)
@@ -73,15 +73,15 @@ def collect(
     unrecorded = dict(records.unrecorded)
     for member in members:
         if member.report is None and member.dispatcher is not None:
-            member.bury()
+            member.end_life()
         if member.earlier is not None:
             for name, value in member.earlier.counters.items():
                 counters[name] = counters.get(name, 0) + value
         if member.lost:
             counters[f"jobs lost with {member.name}"] = member.lost
             unrecorded["lost"] = unrecorded.get("lost", 0) + member.lost
-    if strangers:
-        counters["connections from strangers at the controller"] = strangers
+    if rejected:
+        counters["connections from strangers at the controller"] = rejected
     edges, occupancy = merge_occupancy(reports)
     reached = max((member.progress.time for member in members if member.progress is not None), default=0.0)
     return Measurements(
@@ -125,14 +125,14 @@ def merge_occupancy(reports: Iterable[Report]) -> tuple[npt.NDArray[np.float64],
 
 
 def common_edges(reports: Sequence[Report]) -> list[float]:
-    """Return the edges of slices that all nodes have: one that was started later, or has stopped sooner, has fewer."""
+    """Return the edges of slices that all nodes have: a node that started later, or stopped earlier, has fewer."""
     starts = [report.occupancy_edges[0] for report in reports]
     ends = [report.occupancy_edges[-1] for report in reports]
     return [edge for edge in reports[0].occupancy_edges if max(starts) <= edge <= min(ends)] if reports else []
 
 
 def merge_counted(reports: Iterable[Report]) -> npt.NDArray[np.int64]:
-    """Add up what the nodes' balancers had counted at each edge, (slices + 1, len(COUNTED))."""
+    """Add up the counts of the nodes' balancers at each edge: shape (slices + 1, len(COUNTED))."""
     tables = [report for report in reports if report.counted]
     edges = common_edges(tables)
     total = np.zeros((len(edges), len(COUNTED)), dtype=np.int64)

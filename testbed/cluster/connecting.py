@@ -1,4 +1,4 @@
-"""How the processes of a cluster come to be connected: listen, connect, take what comes, and hear who it is."""
+"""Connections between the processes of a cluster: listen, connect, accept, and receive the Hello of the peer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from testbed.core.messages import FrameReader, ProtocolError
 Address = str | tuple[str, int]
 
 HELLO_LIMIT = 4096  # bytes of the first frame on a connection
-HELLO_SECONDS = 10  # that a newcomer has to say who it is
+HELLO_SECONDS = 10  # until a new peer must have sent its Hello
 
-#: A Unix socket refuses whoever comes when this many wait, and a cluster's processes come all at once.
+#: A Unix socket refuses connections when this many wait, and all processes of a cluster connect at once.
 BACKLOG = 4096
 
 
@@ -29,7 +29,7 @@ def listen(transport: str, folder: Path, name: str) -> tuple[socket.socket, Addr
         path = str(folder / name)
         sock = socket.socket(socket.AF_UNIX)
         try:
-            with contextlib.suppress(FileNotFoundError):  # of a process that was killed, and in whose place this one is
+            with contextlib.suppress(FileNotFoundError):  # left by the killed process that this one replaces
                 os.unlink(path)
             sock.bind(path)
         except OSError:
@@ -63,10 +63,10 @@ async def connect(address: Address) -> socket.socket:
     return sock
 
 
-async def take_newcomers(
+async def accept_connections(
     listener: socket.socket, nursery: trio.Nursery, serve: Callable[[socket.socket], Awaitable[object]]
 ) -> None:
-    """Serve each connection that comes, a non-blocking socket, in a task of its own; for ever."""
+    """Accept connections for ever, and serve each one, a non-blocking socket, in a task of its own."""
     while True:
         await trio.lowlevel.wait_readable(listener)
         try:
@@ -77,17 +77,17 @@ async def take_newcomers(
         nursery.start_soon(serve, sock)
 
 
-async def hear_newcomer(sock: socket.socket) -> Hello | None:
-    """Return the first word on a connection; None where it is none, does not come, or does not come in time."""
+async def receive_hello(sock: socket.socket) -> Hello | None:
+    """Return the first message on a connection; None if it is no Hello or does not arrive in time."""
     with trio.move_on_after(HELLO_SECONDS):
         return await read_hello(sock)
     return None
 
 
 async def read_hello(sock: socket.socket) -> Hello | None:
-    """Return the first word on a connection, or None where it is none or does not come; waits as long as it takes.
+    """Return the first message on a connection, or None if it is no Hello; waits until it arrives or the peer closes.
 
-    What has come after it stays in the socket: who has been greeted may have more to say at once.
+    Bytes after it stay in the socket: a peer may send messages directly after its Hello.
     """
     reader: FrameReader[Hello] = FrameReader(HELLO, HELLO_LIMIT)
     while True:

@@ -1,17 +1,17 @@
-"""What the controller and its processes tell each other, over a connection of its own beside the agents' messages.
+"""The messages between the controller and its processes, over connections that agents do not use.
 
 process                      controller
 Hello                ->
-                     <-      Setup          what you are, and the whole scenario
-Ready                ->                     where I listen
+                     <-      Setup          what the process hosts, and the whole scenario
+Ready                ->                     where it listens
                      <-      Peers          where the others listen
-Linked               ->                     connected to those that I talk to
+Linked               ->                     it is connected to those that it talks to
                      <-      Start
-Records, Progress    ->                    often
-                     <-      Change, Drain  to a standing cluster: other settings; no more arrivals
+Records, Progress    ->                     again and again
+                     <-      Change, Drain  in a long-running cluster: other settings; no more arrivals
                      <-      Finish         stop arrivals, report
 Events (perhaps)     ->
-Records, Report      ->                    then the process ends, or when its last metrics have been read
+Records, Report      ->                     the process then ends, perhaps when its last metrics have been read
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from testbed.core.trace_recorder import TraceEvent
 
 
 class Hello(msgspec.Struct, tag=True):
-    """First words on a new connection, to the controller or to a peer process. ``token`` is the run's secret."""
+    """The first message on a new connection, to the controller or to a peer process. ``token`` is the run's secret."""
 
     version: int
     token: str
@@ -38,9 +38,9 @@ class Hello(msgspec.Struct, tag=True):
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How fast arrivals come: what the workload has at t, from ``stream`` on, comes at time + (t - stream) * stretch.
+    """The pace of arrivals: a job at t of the workload, from ``stream`` on, arrives at time + (t - stream) * stretch.
 
-    In time units. Without any change all is as the workload has it.
+    In time units. The default leaves the workload's times as they are.
     """
 
     time: float = 0.0
@@ -48,16 +48,16 @@ class Pace(msgspec.Struct, frozen=True):
     stretch: float = 1.0
 
     def arrival(self, stream: float) -> float:
-        """Return when comes what the workload has at time ``stream``."""
+        """Return the arrival time of a job at time ``stream`` of the workload."""
         return self.time + (stream - self.stream) * self.stretch
 
     def stream_time(self, time: float) -> float:
-        """Return the time in the workload of what comes at ``time``."""
+        """Return the time in the workload of a job that arrives at ``time``."""
         return self.stream + (time - self.time) / self.stretch
 
 
 class Setup(msgspec.Struct, tag=True):
-    """Which process you are: a dispatcher's, a node's (``servers``: a range of addresses), or the pool agent's."""
+    """What the process hosts: a dispatcher, the servers of a range of addresses, or the pool agent."""
 
     name: str
     scenario: str  # resolved, as TOML
@@ -66,10 +66,10 @@ class Setup(msgspec.Struct, tag=True):
     servers: tuple[int, int] | None
     pools: bool
     folder: str  # for sockets
-    theory: Theory | None = None  # what the metrics of dispatcher 0 say of it
-    standing: Pace | None = None  # that of a cluster that stands until it is told to go
-    restarts: int = 0  # how often the process was started again
-    lost: int = 0  # jobs that were lost with its predecessors
+    theory: Theory | None = None  # for the metrics of dispatcher 0
+    pace: Pace | None = None  # in a long-running cluster; None in a run that ends
+    restarts: int = 0
+    lost: int = 0  # jobs that were lost in its earlier lives
 
 
 class Ready(msgspec.Struct, tag=True):
@@ -80,20 +80,20 @@ class Ready(msgspec.Struct, tag=True):
 
 
 class Peers(msgspec.Struct, tag=True):
-    """Where the processes of servers and of the pool agent listen, by process; later, where one that is new does."""
+    """Where the processes of servers and of the pool agent listen, by process; later, where a restarted one does."""
 
     nodes: dict[int, str | tuple[str, int]]
     pools: dict[int, str | tuple[str, int]]
 
 
 class Linked(msgspec.Struct, tag=True):
-    """The process has all its connections."""
+    """The process has made all its connections."""
 
 
 class Start(msgspec.Struct, tag=True):
     """Time 0 is when the machine's monotonic clock, which all its processes share, reads ``at`` seconds.
 
-    A process that joins a standing cluster later acts from time ``since`` on.
+    A process that is restarted in a long-running cluster acts from time ``since`` on.
     """
 
     at: float
@@ -101,7 +101,7 @@ class Start(msgspec.Struct, tag=True):
 
 
 class Change(msgspec.Struct, tag=True):
-    """Other settings from model time ``at`` on: the pace of arrivals, a dispatching policy (in a scenario, as TOML)."""
+    """Other settings from model time ``at`` on: the pace of arrivals, or a scenario with another policy, as TOML."""
 
     at: float
     theory: Theory
@@ -114,13 +114,13 @@ class Drain(msgspec.Struct, tag=True):
 
 
 class Progress(msgspec.Struct, tag=True):
-    """How a process is doing. Cumulated since time 0; a process fills only what it knows."""
+    """A progress report. Counts are cumulative since the start of the process, which fills in only what it knows."""
 
     time: float
     arrived: int = 0
     ended: int = 0
     in_system: int = 0
-    closing: int = 0  # jobs that are done, and of which a copy is still to be heard of
+    awaiting_cancellation: int = 0  # jobs that are done, and have a copy whose end is not yet reported
     arrivals_over: bool = False
     responses: list[int] = []  # counts of the response-time histogram
     response_sum: float = 0.0
@@ -128,27 +128,27 @@ class Progress(msgspec.Struct, tag=True):
     outcomes: list[int] = []  # jobs by testbed.core.outcomes.JobOutcome
     counters: dict[str, int] = {}  # as in the Report
     queue_lengths: bytes = b""  # of its servers, at most testbed.cluster.snapshot.LONGEST_SHOWN
-    cpu_share: float = 0.0  # of one core, since the last word
-    timers: int = 0  # that have fired; how late, in seconds:
+    cpu_share: float = 0.0  # of one core, since the last report
+    timers: int = 0  # that have fired; their lateness in seconds:
     lateness_mean: float = 0.0
     lateness_p50: float = 0.0
     lateness_p99: float = 0.0
 
 
 class Finish(msgspec.Struct, tag=True):
-    """Stop arrivals and report. ``lost_servers`` are ranges of servers whose process has died.
+    """Stop arrivals and report. ``down_servers`` are ranges of servers whose process has died.
 
-    ``hold``: whether to go on, after the report, until the last metrics have been read; None: if Prometheus reads them.
+    ``hold``: whether to wait, after the report, until the last metrics have been read; None: if Prometheus reads them.
     """
 
-    lost_servers: list[tuple[int, int]] = []
+    down_servers: list[tuple[int, int]] = []
     hold: bool | None = None
 
 
 class Records(msgspec.Struct, tag=True):
-    """Records as they come: rows of a table (testbed.core.records.TABLES, row_type).
+    """New records: rows of a table (testbed.core.records.TABLES, row_type).
 
-    They are kept when the word that counts them has come, a Progress or the Report.
+    The controller keeps them when it has received the report that counts them, a Progress or the Report.
     """
 
     table: str
@@ -156,13 +156,13 @@ class Records(msgspec.Struct, tag=True):
 
 
 class Events(msgspec.Struct, tag=True):
-    """What has happened to traced jobs since the last word of it."""
+    """The events of traced jobs since the last message of this type."""
 
     events: list[TraceEvent]
 
 
 class Report(msgspec.Struct, tag=True):
-    """The last word of a process. ``held``: its metrics are still to be read, and then it ends."""
+    """The final report of a process. ``held``: the process waits until its metrics have been read."""
 
     process: ProcessReport
     counters: dict[str, int]
@@ -175,22 +175,22 @@ class Report(msgspec.Struct, tag=True):
 FromProcess = Hello | Ready | Linked | Progress | Records | Events | Report
 FromController = Setup | Peers | Start | Change | Drain | Finish
 
-#: What each side can be told.
+#: Decoders of the messages that each side receives.
 FROM_PROCESS: msgspec.msgpack.Decoder[FromProcess] = msgspec.msgpack.Decoder(FromProcess)
 FROM_CONTROLLER: msgspec.msgpack.Decoder[FromController] = msgspec.msgpack.Decoder(FromController)
 HELLO: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)
 
 T = TypeVar("T")
 
-#: Control frames carry scenarios with long empirical laws and reports with long queues.
+#: Control frames carry scenarios with long empirical distributions, and reports with long queues.
 CONTROL_FRAME_LIMIT = 1 << 28
 
-#: The environment variable that tells a process the controller's address, the run's secret and its own number, as JSON.
+#: The environment variable with the controller's address, the run's secret and the process's number, as JSON.
 CONTROL_ENV = "TESTBED_CONTROL"
 
 
 class Channel(Generic[T]):
-    """A control connection: objects out, what ``decoder`` decodes in."""
+    """A control connection, which receives the messages of ``decoder``."""
 
     def __init__(self, stream: trio.SocketStream, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._stream = stream
@@ -200,12 +200,12 @@ class Channel(Generic[T]):
         self._sending = trio.Lock()
 
     async def send(self, message: msgspec.Struct) -> None:
-        """Send one object. Raises trio.BrokenResourceError when the peer is gone."""
+        """Send a message. Raises trio.BrokenResourceError when the peer has gone."""
         async with self._sending:
             await self._stream.send_all(self._encoder.frame(message))
 
     async def receive(self) -> T | None:
-        """Return the next object, or None when the peer has closed. Raises ProtocolError for anything else."""
+        """Return the next message, or None when the peer has closed. Raises ProtocolError for what is no message."""
         while not self._received:
             try:
                 data = await self._stream.receive_some(1 << 16)

@@ -6,7 +6,8 @@ import math
 import tomllib
 
 from dispatchers.dispatcher import Dispatcher
-from servers.server import Server
+from dispatchers.jobs import DispatcherRecords
+from servers.task_server import TaskServer
 from testbed.cluster.control import Change, Setup
 from testbed.cluster.live_records import LiveCopies, LiveRecords
 from testbed.core.agent import Agent
@@ -29,16 +30,17 @@ from testbed.runtime.central_queues import addresses, build_pool_agent, pool_cou
 from testbed.runtime.realtime import RealTimeRuntime
 from testbed.runtime.timerfd import wake_up
 from testbed.scenario import Scenario, decode
+from testbed.scenario.modes import has_copies, has_tasks, tasks_move
 
-IDLE_REPORTS_AFTER = 0.25  # seconds from a change of policy until servers report as the new one wants
-SLICES_KEPT = 1024  # of time, in which a standing cluster's occupancy is known
+IDLE_REPORTS_AFTER = 0.25  # seconds from a change of policy until servers report as the new policy asks
+SLICES_KEPT = 1024  # of time, for which the occupancy of a long-running cluster is known
 RECORDS_PER_PIECE = 4096
 
 
 class Hosted:
-    """What a process hosts, by the controller's ``setup``.
+    """The agents of a process as in the controller's ``setup``; ``addresses`` is the range of their addresses.
 
-    ``theory`` is what its metrics say of the dispatching policy. ``addresses`` is the range of its agents' addresses.
+    ``theory`` is shown in the process's metrics.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -58,8 +60,8 @@ class Hosted:
             delay=build_delay(scenario, setup.replication, setup.name),
             trace=self.trace,
         )
-        standing = setup.standing
-        self.occupancy = Occupancy(None if standing is None else SLICES_KEPT)
+        pace = setup.pace
+        self.occupancy = Occupancy(None if pace is None else SLICES_KEPT)
         room = RECORDS_PER_PIECE if setup.dispatcher is not None else 0
         self.records = LiveRecords(room, scenario.run.time_unit_seconds, scenario.run.traced)
         self.tasks = TaskRecords(room)
@@ -69,18 +71,23 @@ class Hosted:
         agents: list[Agent] = []
         if setup.servers is not None:
             agents.extend(build_servers(self.runtime, scenario, range(*setup.servers), self.occupancy))
-            if standing is None:
+            if pace is None:
                 schedule_slices(self.runtime, self.occupancy, slice_edges(scenario))
         if setup.dispatcher is not None:
+            kept = DispatcherRecords(
+                self.records,
+                self.tasks if has_tasks(scenario) else None,
+                self.copies if has_copies(scenario) else None,
+            )
             self.dispatcher = build_dispatcher(
-                self.runtime, scenario, setup.dispatcher, self.records, self.tasks, self.copies
+                self.runtime, scenario, setup.dispatcher, kept, switches=pace is not None
             )
             agents.append(self.dispatcher)
             jobs = build_workload(scenario, setup.replication).for_dispatcher(setup.dispatcher)
-            until = scenario.horizon if standing is None else math.inf
+            until = scenario.horizon if pace is None else math.inf
             self.source = Source(self.runtime, self.dispatcher, jobs, until)
-            if standing is not None:
-                self.source.change_pace(standing.arrival)
+            if pace is not None:
+                self.source.change_pace(pace.arrival)
         self.pool_agent = build_pool_agent(self.runtime, scenario) if setup.pools else None
         if self.pool_agent is not None:
             agents.append(self.pool_agent)
@@ -91,7 +98,7 @@ class Hosted:
 
     def start(self, at: float, since: float) -> None:
         """Begin at time ``since``, where the monotonic clock reads ``at`` at time 0."""
-        pace = self.setup.standing
+        pace = self.setup.pace
         if self.source is not None:
             self.source.start(since if pace is None else pace.stream_time(since))
         if pace is not None and self.setup.servers is not None:
@@ -103,39 +110,39 @@ class Hosted:
         if self.source is not None:
             self.source.stop()
 
-    def close(self, lost_servers: list[tuple[int, int]]) -> None:
-        """Close the books: jobs that go on have ended where they are, on ``lost_servers`` (ranges) or elsewhere."""
+    def close(self, down_servers: list[tuple[int, int]]) -> None:
+        """End the records: each unfinished job is recorded by its place, on ``down_servers`` (ranges) or elsewhere."""
         if self.dispatcher is not None:
             self.runtime.now = max(self.runtime.now, self.runtime.clock())
-            lost = [range(*servers) for servers in lost_servers]
-            self.dispatcher.close(lambda server: any(server in servers for servers in lost))
+            down = [range(*servers) for servers in down_servers]
+            self.dispatcher.close(lambda server: any(server in servers for servers in down))
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Have what is shown and scraped follow the records."""
+        """Bring what is shown and scraped up to date with the records."""
         self.records.catch_up()
         self.copies.catch_up()
 
     def counters(self) -> dict[str, int]:
-        """Return what the agents have counted, by name."""
+        """Return the agents' counters by name."""
         dispatcher = self.dispatcher
         counters = {
             "jobs arrived": dispatcher.arrived if dispatcher else 0,
-            "probes": dispatcher.probes if dispatcher else 0,
+            "probes": dispatcher.probes.sent if dispatcher else 0,
             "idle reports": dispatcher.idle_reports if dispatcher else 0,
-            "reservations cancelled": dispatcher.cancellations if dispatcher else 0,
+            "reservations cancelled": dispatcher.probes.cancellations if dispatcher else 0,
         }
-        if self.scenario.balance is not None:
+        if tasks_move(self.scenario):
             counters.update(zip(COUNTED, self.occupancy.counts, strict=True))
         if dispatcher is not None and dispatcher.recovery is not None:
-            counters["tasks dispatched again"] = dispatcher.recovery.dispatched_again
-            counters["tasks done twice"] = dispatcher.done_twice
+            counters["tasks dispatched again"] = dispatcher.jobs.dispatched_again
+            counters["tasks done twice"] = dispatcher.jobs.done_twice
         return counters | pool_counters(self.pool_agent)
 
-    # --- other settings, on a standing cluster ---
+    # --- other settings, in a long-running cluster ---
 
     def change(self, change: Change) -> None:
-        """Take on other settings at the time that the change says."""
+        """Schedule other settings for the time of the change."""
         if self.theory is not None:
             self.theory = change.theory
         pace = change.pace
@@ -145,21 +152,21 @@ class Hosted:
         if change.scenario is not None:
             scenario = decode(tomllib.loads(change.scenario), source="the controller")
             self.runtime.call_at(change.at, lambda: self._switch(scenario))
-            # Later: a dispatcher that is not yet at the new policy would not know what to do with a report.
+            # Later: a dispatcher that still has the old policy could not handle a report.
             later = change.at + IDLE_REPORTS_AFTER / self.scenario.run.time_unit_seconds
             self.runtime.call_at(later, lambda: self._report_idle(scenario))
         self.runtime.turn()
 
     def _switch(self, scenario: Scenario) -> None:
-        """Go over to the policy of ``scenario``."""
+        """Switch to the policy of ``scenario``."""
         if self.dispatcher is not None and self.source is not None and self.source.next_job is not None:
             policy = policy_of(scenario)
-            self.dispatcher.switch(policy(scenario.dispatch.parameters, self.dispatcher), self.source.next_job)
+            self.dispatcher.switch(policy(scenario.dispatch.parameters, self.dispatcher.view), self.source.next_job)
 
     def _report_idle(self, scenario: Scenario) -> None:
-        """Have servers report that they are idle, if the policy of ``scenario`` wants them to, and else not."""
+        """Have servers report that they are idle if the policy of ``scenario`` uses such reports, otherwise not."""
         reports = scenario.policy_class.idle_reports
         dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers) if reports else ()
         for server in self.occupancy.servers:
-            if isinstance(server, Server):
+            if isinstance(server, TaskServer):
                 server.report_idle_to(dispatchers)

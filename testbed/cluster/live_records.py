@@ -1,7 +1,7 @@
-"""Records of a process that is looked at while it runs.
+"""Records of a process that is observed while it runs.
 
-What is shown and scraped is computed from the records that are written anyway, a few times a second and many at once
-(``catch_up``): job by job it would cost more than the rest of the record. Metrics are therefore up to that much behind.
+What is shown and scraped is computed a few times a second, for all new records at once (``catch_up``): job by job it
+would cost more than the record itself. Metrics are therefore a fraction of a second behind.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.records import (
     DELAY_BUCKETS,
     RESPONSE_BUCKETS,
-    CopyRecord,
     CopyRecords,
-    JobRecord,
     JobRecords,
     Record,
     Records,
 )
+from testbed.core.rows import CopyRecord, JobRecord
 from testbed.core.trace_choice import are_traced
 from testbed.measure.histogram import LogHistogram
 
@@ -55,7 +54,7 @@ class LiveRecords(Live[JobRecord], JobRecords):
     ``responses``, ``inherent``, ``queueing`` and ``lags`` hold response times, inherent and queueing delays of
     completed jobs and dispatch lags of all, in time units; ``outcomes`` and ``tasks`` count jobs and tasks by outcome.
     ``examples`` has a job's number and response time for each bucket of ``responses``: those of the latest one, of
-    the ``traced`` share of jobs if some are traced.
+    the ``traced`` fraction of jobs if some are traced.
     """
 
     def __init__(self, capacity: int, time_unit: float, traced: float = 0.0) -> None:
@@ -79,7 +78,7 @@ class LiveRecords(Live[JobRecord], JobRecords):
         response = done["response"]
         self.responses.add_all(response)
         self.inherent.add_all(done["inherent"])
-        # Not below 0: a difference of two times that are equal but for rounding.
+        # Not below 0: the two times may be equal except for rounding.
         self.queueing.add_all(np.maximum(response - done["inherent"], 0.0))
         self._choose_examples(done["job"], response)
 
@@ -97,22 +96,23 @@ class LiveCopies(Live[CopyRecord], CopyRecords):
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        #: By what became of them: of the jobs' first copies, and of those that were made later.
+        #: By outcome: the jobs' first copies, and those that were made later.
         self.first = [0] * len(CopyOutcome)
         self.later = [0] * len(CopyOutcome)
-        self.met = [0] * len(StateAtCancellation)
+        self.states_at_cancellation = [0] * len(StateAtCancellation)
         self.received = [0.0] * len(CopyOutcome)  # time units
 
     @property
     def cancelled(self) -> int:
-        """How many copies were cancelled."""
-        return sum(self.met) - self.met[StateAtCancellation.NOT_CANCELLED]
+        """The number of cancelled copies."""
+        return sum(self.states_at_cancellation) - self.states_at_cancellation[StateAtCancellation.NOT_CANCELLED]
 
     def _count(self, rows: npt.NDArray[np.void]) -> None:
         first = rows["copy"] == 0
         outcome = rows["fate"]
         self.first = (np.bincount(outcome[first], minlength=len(CopyOutcome)) + self.first).tolist()
         self.later = (np.bincount(outcome[~first], minlength=len(CopyOutcome)) + self.later).tolist()
-        self.met = (np.bincount(rows["met"], minlength=len(StateAtCancellation)) + self.met).tolist()
+        met = np.bincount(rows["met"], minlength=len(StateAtCancellation))
+        self.states_at_cancellation = (met + self.states_at_cancellation).tolist()
         received = np.bincount(outcome, np.nan_to_num(rows["received"]), len(CopyOutcome))
         self.received = (received + self.received).tolist()

@@ -1,4 +1,4 @@
-"""The processes of a cluster as its controller sees them: which they are, how they start, what they have said."""
+"""The processes of a cluster as its controller sees them: their roles, how they start, what they have reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ import numpy as np
 import trio
 
 from testbed.cluster.connecting import Address
-from testbed.cluster.control import CONTROL_ENV, Channel, FromProcess, Progress, Ready, Records, Report
+from testbed.cluster.control import (
+    CONTROL_ENV,
+    Channel,
+    Events,
+    FromProcess,
+    Linked,
+    Progress,
+    Ready,
+    Records,
+    Report,
+)
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import TABLES, row_type
 from testbed.core.trace_recorder import TraceEvent
@@ -28,7 +38,7 @@ LAST_LINES = 8
 
 
 class Role(NamedTuple):
-    """What a process is: a dispatcher's, a node with servers from the first to before the last, or the pool agent's."""
+    """What a process hosts: a dispatcher, the servers of a range of addresses (a node), or the pool agent."""
 
     name: str
     dispatcher: int | None = None
@@ -51,25 +61,47 @@ class Member:
     ready: Ready | None = None
     linked: bool = False
     progress: Progress | None = None
-    uncounted: list[Records] = field(default_factory=list)  # that have come since its last word
+    uncounted: list[Records] = field(default_factory=list)  # received since its latest report
     recorded: int = 0  # jobs whose record is kept
     events: list[TraceEvent] = field(default_factory=list)
     report: Report | None = None
-    heard_out: trio.Event = field(default_factory=trio.Event)  # all that it sent has been read
-    ended: bool = False  # as a process, and heard out
+    all_read: trio.Event = field(default_factory=trio.Event)  # all that it has sent, until its connection ended
+    ended: bool = False  # the process, and all that it sent has been read
     restarts: int = 0
-    earlier: Progress | None = None  # what was counted in its earlier lives
-    lost: int = 0  # jobs that were in the system in these, or whose record was not sent
+    earlier: Progress | None = None  # the totals of its earlier lives
+    lost: int = 0  # jobs that were in the system when these ended, or whose record was not sent
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.returncode is None
 
     @property
     def totals(self) -> Progress | None:
-        """Its last word, with what was counted in earlier lives."""
+        """Its latest progress report, with the totals of earlier lives."""
         if self.earlier is None or self.progress is None:
             return self.progress or self.earlier
         return added_up(self.earlier, self.progress)
 
-    def keep_records(self, records: collected.Records) -> None:
-        """Put the records that its last word counts to those of the run."""
+    def take(self, message: FromProcess, records: collected.Records) -> None:
+        """Note a message of the process; ``records`` keeps those of the run."""
+        if isinstance(message, Ready):
+            self.ready = message
+        elif isinstance(message, Linked):
+            self.linked = True
+        elif isinstance(message, Records):
+            self.uncounted.append(message)
+        elif isinstance(message, Events):
+            self.events.extend(message.events)
+        elif isinstance(message, Progress):
+            self.progress = message
+            self._keep_counted(records)
+        elif isinstance(message, Report):
+            self.report = message
+            self._keep_counted(records)
+
+    def _keep_counted(self, records: collected.Records) -> None:
+        """Keep the records that its latest report covers."""
         for message in self.uncounted:
             rows = np.frombuffer(message.rows, dtype=row_type(TABLES[message.table]))
             records.add(message.table, rows)
@@ -78,11 +110,11 @@ class Member:
         self.uncounted.clear()
 
     def unsent(self) -> int:
-        """Return the jobs that had arrived here at its last word, if it is a dispatcher's, and have no record."""
+        """Return the jobs of a dispatcher that had arrived at its latest progress report, and have no record."""
         return self.progress.arrived - self.recorded if self.progress is not None else 0
 
-    def bury(self) -> None:
-        """Take the account of a life that has ended."""
+    def end_life(self) -> None:
+        """Add a dead process's totals to those of earlier lives; the member is then as before the process started."""
         totals, lost = self.totals, self.unsent()
         if totals is not None:
             outcomes = list(totals.outcomes)
@@ -92,7 +124,7 @@ class Member:
                 totals,
                 ended=totals.ended + lost,
                 in_system=0,
-                closing=0,
+                awaiting_cancellation=0,
                 outcomes=outcomes,
                 queue_lengths=b"",
                 cpu_share=0.0,
@@ -102,7 +134,7 @@ class Member:
         self.uncounted.clear()
         self.channel = self.ready = self.progress = self.report = None
         self.linked = self.ended = False
-        self.heard_out = trio.Event()
+        self.all_read = trio.Event()
 
     def last_lines(self) -> str:
         """Return the last lines that the process wrote."""
@@ -111,7 +143,7 @@ class Member:
 
 
 def node_ranges(servers: int, nodes: int) -> list[tuple[int, int]]:
-    """Split servers 0..servers-1 over ``nodes`` processes as evenly as can be: a range (first, last + 1) for each."""
+    """Split servers 0..servers-1 as evenly as possible over ``nodes`` processes: a range (first, last + 1) for each."""
     return [(servers * i // nodes, servers * (i + 1) // nodes) for i in range(nodes)]
 
 
@@ -132,7 +164,7 @@ def roles(scenario: Scenario) -> list[Role]:
 
 
 def added_up(first: Progress, second: Progress) -> Progress:
-    """Return the second with what both have counted."""
+    """Return the second report with the counts of both."""
 
     def each(one: list[int], other: list[int]) -> list[int]:
         return [a + b for a, b in zip(one, other, strict=True)] if one and other else one or other
@@ -151,12 +183,12 @@ def added_up(first: Progress, second: Progress) -> Progress:
 
 
 def how_it_ended(code: int) -> str:
-    """Say how a process ended, from its return code as ``subprocess`` has it."""
+    """Return how a process ended, by its return code as in ``subprocess``."""
     return f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
 
 
 def cannot_start(name: str, error: OSError) -> str:
-    """Say why a process can't be started, and where to look."""
+    """Return why a process can't be started, and where to look."""
     return f"process {name} cannot be started: {error}; look at the limits of this shell (`ulimit -a`)"
 
 
@@ -176,12 +208,12 @@ async def open_process(number: int, name: str, log: Path, address: Address, toke
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with log.open("ab") as output:
         return await trio.lowlevel.open_process(
-            # -P: a file in the user's folder that is called like a module must not be taken for it. The name is
-            # for those who look at a list of processes.
+            # -P: a file in the user's folder with the name of a module must not be imported instead of it. The name
+            # is for people who read a list of processes.
             [sys.executable, "-P", "-m", "testbed.cluster.process", name],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={**os.environ, **threads, CONTROL_ENV: control},
-            process_group=0,  # Ctrl-C in a terminal is for the controller
+            process_group=0,  # Ctrl-C in a terminal goes to the controller only
         )

@@ -1,8 +1,8 @@
-"""What the processes of a cluster last said, put together into a snapshot.
+"""Snapshots of a cluster, from the latest reports of its processes.
 
-Processes say what they have counted since they started; rates and recent response times are differences of such totals.
-The observer keeps two series of them: a short one over the last RECENT_SECONDS, and one over everything since
-``restart``, which it thins out, so that memory is bounded however long the cluster stands.
+Processes report what they have counted since they started; rates and recent response times are differences of such
+totals. The observer keeps two series of totals: a short one over the last RECENT_SECONDS, and one over everything since
+``restart``. It thins out the second one, so that memory is bounded however long the cluster runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_TOTALS = 16 * BATCHES
 
 
 class Totals(NamedTuple):
-    """What has been counted by a time: response times by bucket and their sum, and events."""
+    """Counts up to a time: response times by bucket and their sum, arrivals, probes and messages."""
 
     time: float  # in time units
     clock: float  # monotonic seconds
@@ -43,7 +43,7 @@ class Totals(NamedTuple):
 
 
 class Observer:
-    """Makes snapshots of one cluster. ``horizon`` is None for one that stands until it is told to go."""
+    """Makes snapshots of one cluster. ``horizon`` is None for a long-running one."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Observer:
         self._variant = variant
         self._replication = replication
         self._horizon = horizon
-        # Until the warm-up is over the numbers are of it: better than none.
+        # Until the warm-up is over the numbers are those of the warm-up: better than none.
         self._fresh = True
         self._warm = scenario.horizon - scenario.run.duration if horizon is not None else 0.0
         self._recent: deque[Totals] = deque()
@@ -67,26 +67,26 @@ class Observer:
         self._spacing = 0.0  # time units between two totals of the history
 
     def restart(self, scenario: Scenario, theory: Theory | None) -> None:
-        """Begin anew with response times: the cluster has other settings from now on."""
+        """Start the response times anew: the cluster has other settings from now on."""
         self.scenario = scenario
         self.theory = theory
         self._history = [self._recent[-1]] if self._recent else []
         self._spacing = 0.0
 
     def snapshot(self, members: Sequence[Member], incidents: Sequence[str] = ()) -> Snapshot:
-        """Return how the cluster is doing, by the last word of each process."""
-        words = [word for word in (member.totals for member in members) if word is not None]
+        """Return the present state of the cluster, by the latest report of each process."""
+        reports = [report for report in (member.totals for member in members) if report is not None]
         counters: dict[str, int] = {}
-        for word in words:
-            for name, value in word.counters.items():
+        for report in reports:
+            for name, value in report.counters.items():
                 counters[name] = counters.get(name, 0) + value
-        totals = self._totals(words, counters)
+        totals = self._totals(reports, counters)
         self._note(totals)
         first, oldest = self._history[0], self._recent[0]
         jobs = totals.arrived - oldest.arrived
         seconds = totals.clock - oldest.clock
         responses = _between(first, totals, self._half_width([*self._history, totals]))
-        checks = self._checks(members, words, responses.mean, totals.arrived)
+        checks = self._checks(members, reports, responses.mean, totals.arrived)
         if incidents:
             checks.append(deaths(incidents))
         scenario = self.scenario
@@ -102,10 +102,11 @@ class Observer:
             time=totals.time,
             horizon=self._horizon,
             arrived=totals.arrived,
-            ended=sum(word.ended for word in words),
-            in_system=sum(word.in_system for word in words),
+            ended=sum(report.ended for report in reports),
+            in_system=sum(report.in_system for report in reports),
             outcomes={
-                outcome.label: sum(word.outcomes[outcome] for word in words if word.outcomes) for outcome in JobOutcome
+                outcome.label: sum(report.outcomes[outcome] for report in reports if report.outcomes)
+                for outcome in JobOutcome
             },
             counters=counters,
             queue_lengths=_queue_lengths(members, scenario.servers),
@@ -122,20 +123,20 @@ class Observer:
             incidents=list(incidents),
         )
 
-    def _totals(self, words: Sequence[Progress], counters: dict[str, int]) -> Totals:
-        histograms = [word.responses for word in words if word.responses]
+    def _totals(self, reports: Sequence[Progress], counters: dict[str, int]) -> Totals:
+        histograms = [report.responses for report in reports if report.responses]
         return Totals(
-            time=max(0.0, max((word.time for word in words), default=0.0)),
+            time=max(0.0, max((report.time for report in reports), default=0.0)),
             clock=time.monotonic(),
-            arrived=sum(word.arrived for word in words),
+            arrived=sum(report.arrived for report in reports),
             counts=[sum(bucket) for bucket in zip(*histograms, strict=True)],
-            sum=sum(word.response_sum for word in words),
+            sum=sum(report.response_sum for report in reports),
             probes=counters.get("probes", 0),
             messages=counters.get("messages", 0),
         )
 
     def _note(self, totals: Totals) -> None:
-        """Take totals into both series."""
+        """Add totals to both series."""
         start = Totals(0.0, totals.clock - totals.time * self.scenario.run.time_unit_seconds, 0, [], 0.0, 0, 0)
         recent, history = self._recent, self._history
         if not recent:
@@ -156,7 +157,7 @@ class Observer:
             self._spacing = (totals.time - history[0].time) / len(history)
 
     def _half_width(self, series: Sequence[Totals]) -> float | None:
-        """Return that of the mean response time, from the means of BATCHES stretches of about equal time."""
+        """Return that of the mean response time, from the means of BATCHES intervals of about equal length."""
         begin, width = series[0].time, (series[-1].time - series[0].time) / BATCHES
         edges = [series[0]]
         for totals in series:
@@ -167,9 +168,9 @@ class Observer:
         return replication_interval([_between(a, b).mean for a, b in pairwise(edges)]).half_width
 
     def _checks(
-        self, members: Sequence[Member], words: Sequence[Progress], mean: float | None, arrived: int
+        self, members: Sequence[Member], reports: Sequence[Progress], mean: float | None, arrived: int
     ) -> list[Check]:
-        """Return the part of the verdict (testbed.measure.verdict) that can be given while the cluster runs."""
+        """Return the checks of the verdict (testbed.measure.verdict) that can be made while the cluster runs."""
         found = []
         theory, load = self.theory, self.scenario.load
         if theory is not None:
@@ -184,7 +185,7 @@ class Observer:
                 )
             )
         if mean:
-            lag = sum(word.lag_sum for word in words) / arrived / mean if arrived else 0.0
+            lag = sum(report.lag_sum for report in reports) / arrived / mean if arrived else 0.0
             found.append(
                 checked(
                     "dispatch lag",
@@ -196,7 +197,7 @@ class Observer:
                 )
             )
             seconds = mean * self.scenario.run.time_unit_seconds
-            late = max((w.lateness_mean / seconds for w in words if w.timers >= FEWEST_TIMERS), default=0.0)
+            late = max((w.lateness_mean / seconds for w in reports if w.timers >= FEWEST_TIMERS), default=0.0)
             found.append(
                 checked(
                     "timer lateness",
@@ -207,7 +208,7 @@ class Observer:
                     "use a longer time_unit or fewer servers",
                 )
             )
-        cpu = max((word.cpu_share for word in words), default=0.0)
+        cpu = max((report.cpu_share for report in reports), default=0.0)
         found.append(
             checked(
                 "CPU share",
@@ -218,7 +219,7 @@ class Observer:
                 "use a longer time_unit, fewer servers, or more nodes and dispatchers on a machine with more cores",
             )
         )
-        gone = [member.name for member in members if member.process.returncode is not None and not member.report]
+        gone = [member.name for member in members if not member.alive and not member.report]
         found.append(
             checked(
                 "processes alive",
@@ -233,7 +234,7 @@ class Observer:
 
 
 def theory_of(scenario: Scenario, prediction: Prediction | NoPrediction) -> Theory:
-    """Return what the theory says of a scenario, as a snapshot has it."""
+    """Return the theory of a scenario, for its snapshots."""
     stability = stability_bound(scenario)
     if isinstance(prediction, NoPrediction):
         return Theory(stability_bound=stability.bound, stability_reason=stability.reason, reason=prediction.reason)
@@ -249,9 +250,9 @@ def theory_of(scenario: Scenario, prediction: Prediction | NoPrediction) -> Theo
 
 
 def _between(first: Totals, last: Totals, half_width: float | None = None) -> Responses:
-    """Return the response times that came between two totals."""
+    """Return the response times between two totals."""
     before = first.counts or [0] * len(last.counts)
-    # A process that is restarted counts from zero again: what it had counted is missing, not negative.
+    # A restarted process counts from zero again: its earlier counts are missing, not negative.
     counts = [max(0, b - a) for a, b in zip(before, last.counts, strict=False)]
     return Responses(counts=counts, sum=max(0.0, last.sum - first.sum), half_width=half_width)
 
@@ -266,15 +267,15 @@ def _queue_lengths(members: Sequence[Member], servers: int) -> list[int]:
 
 
 def _state(member: Member) -> ProcessState:
-    word = member.progress or Progress(time=0.0)
+    report = member.progress or Progress(time=0.0)
     return ProcessState(
         name=member.name,
         pid=member.process.pid,
-        alive=member.process.returncode is None,
+        alive=member.alive,
         restarts=member.restarts,
-        cpu_share=word.cpu_share,
-        lateness_mean=word.lateness_mean,
-        lateness_p50=word.lateness_p50,
-        lateness_p99=word.lateness_p99,
+        cpu_share=report.cpu_share,
+        lateness_mean=report.lateness_mean,
+        lateness_p50=report.lateness_p50,
+        lateness_p99=report.lateness_p99,
         metrics=f"127.0.0.1:{member.ready.metrics_port}" if member.ready is not None else None,
     )

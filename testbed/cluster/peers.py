@@ -1,4 +1,4 @@
-"""The connections between a process of a cluster and the others, over which agents talk."""
+"""The connections of a cluster's process to the others, which carry the agents' messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from testbed.cluster.connecting import Address, connect, hear_newcomer, read_hello
+from testbed.cluster.connecting import Address, connect, read_hello, receive_hello
 from testbed.cluster.control import Hello
 from testbed.core.messages import Encoder, ProtocolError
 from testbed.runtime.connection import Connection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PeerConnections:
-    """The connections of the process that introduces itself as ``me``. Set ``finishing`` when ends are no deaths."""
+    """The connections of the process whose Hello is ``me``. After ``finishing`` is set, their ends are no deaths."""
 
     def __init__(self, runtime: RealTimeRuntime, scenario: Scenario, me: Hello) -> None:
         self._runtime = runtime
@@ -29,21 +29,21 @@ class PeerConnections:
         self.connections: list[Connection] = []
         self.rejected_frames = 0
         self.finishing = False
-        self._lost: set[tuple[int, int]] = set()  # ranges of servers
+        self._down: set[tuple[int, int]] = set()  # ranges of servers
 
     async def serve(self, peer: socket.socket) -> None:
-        """Talk over a connection that another process has begun, and close that of a stranger."""
-        hello = await hear_newcomer(peer)
+        """Serve a connection from another process; close that of an unauthenticated peer."""
+        hello = await receive_hello(peer)
         if hello is None or not self._is_known(hello):
             self._reject("a peer that is no process of this run")
             peer.close()
             return
         try:
             peer.send(self._greeting)
-        except OSError:  # it has gone again
+        except OSError:  # it has closed
             peer.close()
             return
-        # None for the far end of the process's connection to itself: what is sent on the near end comes out here.
+        # None for the far end of the process's connection to itself: agents send on the near end, and receive here.
         await self._converse(Connection(peer), hello.agents if hello.process != self._me.process else None)
 
     def _is_known(self, hello: Hello) -> bool:
@@ -63,11 +63,11 @@ class PeerConnections:
         nursery.start_soon(self._converse, Connection(peer), hello.agents)
 
     async def _converse(self, connection: Connection, addresses: tuple[int, int] | None) -> None:
-        """Talk over a connection until it ends; ``addresses`` is the range of the agents that are reached by it."""
+        """Serve a connection until it ends; ``addresses`` is the range of the agents behind it."""
         self.connections.append(connection)
         self._runtime.link(connection, range(*addresses) if addresses else ())
-        if addresses in self._lost:
-            self._lost.remove(addresses)
+        if addresses in self._down:
+            self._down.remove(addresses)
             self._runtime.find(addresses[0], addresses[1] - 1)
         try:
             async with trio.open_nursery() as nursery:
@@ -80,5 +80,5 @@ class PeerConnections:
             self._runtime.unlink(connection)
             connection.close()
             if addresses and addresses[0] < self._scenario.servers and not self.finishing:
-                self._lost.add(addresses)
+                self._down.add(addresses)
                 self._runtime.lose(addresses[0], addresses[1] - 1)

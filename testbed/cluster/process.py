@@ -1,8 +1,8 @@
-"""One process of a cluster: a node, which hosts servers, a dispatcher's, or the pool agent's.
+"""One process of a cluster, which hosts servers (a node), a dispatcher, or the pool agent.
 
-Started by the controller as ``python -m testbed.cluster.process``. Where to find the controller, and the run's secret,
-come in environment variables: command lines can be read by other users. The process ends when it has reported, or when
-its control connection ends: no controller, no process.
+The controller starts it as ``python -m testbed.cluster.process``. The controller's address and the run's secret are in
+an environment variable, because other users can read command lines. The process ends when it has reported, and when its
+control connection ends: without a controller there is no process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from testbed.cluster.connecting import connect, listen, take_newcomers
+from testbed.cluster.connecting import accept_connections, connect, listen
 from testbed.cluster.control import (
     CONTROL_ENV,
     FROM_CONTROLLER,
@@ -38,13 +38,13 @@ from testbed.cluster.metrics.serving import MetricsServer
 from testbed.cluster.peers import PeerConnections
 from testbed.cluster.reporting import Reporter
 from testbed.core.messages import VERSION, ProtocolError
-from testbed.runtime.build import servers_talk
+from testbed.scenario.modes import servers_talk
 
 HOLD_LOOK_SECONDS = 0.02
 
 
 class ClusterProcess:
-    """What one process does at the controller's words: its agents, their connections, its metrics and reports."""
+    """One process under the controller's direction: its agents, their connections, its metrics and reports."""
 
     def __init__(self, setup: Setup, token: str, number: int, channel: Channel[FromController]) -> None:
         self._setup = setup
@@ -57,17 +57,17 @@ class ClusterProcess:
         self._reporter = Reporter(self._hosted, self._peers, channel)
 
     def _start(self, start: Start) -> None:
-        # What exists now lives as long as the run; the collector need not walk through it again and again.
+        # All present objects live as long as the run; garbage collection need not traverse them again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
         self._hosted.start(start.at, start.since)
 
     async def _finish(self, finish: Finish) -> None:
-        """Stop arrivals, close the books, send records and report."""
+        """Stop arrivals, end the records, send them and the report."""
         self._hosted.stop_arrivals()
         self._reporter.note_end()
-        self._hosted.close(finish.lost_servers)
+        self._hosted.close(finish.down_servers)
         self._metrics_server.final = True
         held = self._metrics_server.watched if finish.hold is None else finish.hold
         await self._reporter.finish(held)
@@ -75,7 +75,7 @@ class ClusterProcess:
             await self._hold()
 
     async def _hold(self) -> None:
-        """Wait until the last metrics have been read, or the controller is gone."""
+        """Wait until the last metrics have been read, or the controller has gone."""
         async with trio.open_nursery() as nursery:
 
             async def leave() -> None:
@@ -89,7 +89,7 @@ class ClusterProcess:
             nursery.cancel_scope.cancel()
 
     def _talks_to(self, node: int) -> bool:
-        """Whether this process begins a connection with the node process of that number.
+        """Return whether this process connects to the node process of that number.
 
         Dispatchers and the pool agent talk to all nodes. Nodes talk to each other where tasks move or copies are tied,
         over one connection for each pair, and a node to itself: every message crosses a socket, also between two
@@ -105,19 +105,19 @@ class ClusterProcess:
             try:
                 await self._peers.link(address, nursery)
             except (OSError, ProtocolError) as error:
-                if self._setup.standing is None:
+                if self._setup.pace is None:
                     raise
-                # It has died meanwhile; the controller starts it again, and says so again.
+                # In a long-running cluster the controller restarts it, and sends its new address.
                 print(f"cannot connect to {address}: {error}", file=sys.stderr)
 
     async def run(self) -> None:
-        """Do what the controller says until it says Finish or goes away."""
+        """Follow the controller's messages until Finish, or until the controller has gone."""
         listener, address = listen(self._hosted.scenario.cluster.transport, Path(self._setup.folder), str(self._number))
         self._metrics_server.start(ProcessMetrics(self._hosted, self._peers, self._metrics_server))
         await self._channel.send(Ready(address, self._metrics_server.port))
         finish: Finish | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(take_newcomers, listener, nursery, self._peers.serve)
+            nursery.start_soon(accept_connections, listener, nursery, self._peers.serve)
             while (message := await self._channel.receive()) is not None:
                 if isinstance(message, Peers):
                     await self._link(message, nursery)
@@ -133,8 +133,8 @@ class ClusterProcess:
                 elif isinstance(message, Finish):
                     finish = message
                     break
-            self._peers.finishing = True  # the connections that end from here on are no deaths
-            # The agents stop before the books are closed: the job of a task that ends meanwhile would not be found.
+            self._peers.finishing = True  # the ends of connections are no deaths from here on
+            # The agents stop before the records end: a task that ends later would find its job gone.
             nursery.cancel_scope.cancel()
         if finish is not None:
             await self._finish(finish)
@@ -142,12 +142,12 @@ class ClusterProcess:
             self._tidy_up()
 
     def _tidy_up(self) -> None:
-        """Do what the controller can't do any more when it was killed."""
+        """Remove the controller's folder, which it can't do itself when it was killed."""
         shutil.rmtree(self._setup.folder, ignore_errors=True)
 
 
 async def main() -> None:
-    """Find the controller, learn what to be, be it."""
+    """Connect to the controller, receive the setup, and run."""
     raw_address, token, number = msgspec.json.decode(
         os.environ[CONTROL_ENV], type=tuple[str | tuple[str, int], str, int]
     )

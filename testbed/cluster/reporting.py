@@ -1,4 +1,4 @@
-"""What a process of a cluster tells the controller: how it is doing, its records as they come, its last report."""
+"""What a process of a cluster reports to the controller: progress, new records, and a final report."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from testbed.cluster.hosted import RECORDS_PER_PIECE, Hosted
 from testbed.cluster.peers import PeerConnections
 from testbed.cluster.snapshot import LONGEST_SHOWN
 from testbed.core.records import ProcessReport
-from testbed.runtime.build import has_copies
+from testbed.scenario.modes import has_copies
 
 PROGRESS_SECONDS = 0.25
 
 
 class Reporter:
-    """Reads what the agents of a process have counted and recorded, and sends it over the control channel."""
+    """Sends the counters and records of a process's agents over the control channel."""
 
     def __init__(self, hosted: Hosted, peers: PeerConnections, channel: Channel[FromController]) -> None:
         self._hosted = hosted
@@ -26,26 +26,26 @@ class Reporter:
         # The processor time of the run proper: from time 0 to the end of the arrivals.
         self._cpu: list[tuple[float, float]] = []
         self._last_cpu = time.monotonic(), time.process_time()
-        for when in (0.0, hosted.scenario.horizon) if hosted.setup.standing is None else (0.0,):
+        for when in (0.0, hosted.scenario.horizon) if hosted.setup.pace is None else (0.0,):
             hosted.runtime.call_at(when, self._note_cpu)
 
     def _note_cpu(self) -> None:
         self._cpu.append((time.monotonic(), time.process_time()))
 
     def note_end(self) -> None:
-        """Note that the run proper ends now, if it has not ended before."""
+        """Note that the run proper ends now, unless it has ended before."""
         if len(self._cpu) < 2:
             self._note_cpu()
 
     # --- while the run goes on ---
 
     async def run(self) -> None:
-        """Tell the controller how things are, and send it the records that have come, four times a second."""
+        """Send the controller the progress and the new records four times a second."""
         while True:
             await trio.sleep(PROGRESS_SECONDS)
             self._hosted.catch_up()
             with trio.CancelScope(shield=True):  # half a frame would make what follows unreadable
-                # Records, and then the word that counts their jobs; both of one moment.
+                # Records, and then the report that counts their jobs; both of one moment.
                 progress, records = self.progress(), self._take_records()
                 for message in [*records, progress]:
                     await self._channel.send(message)
@@ -64,7 +64,7 @@ class Reporter:
         ]
 
     def progress(self) -> Progress:
-        """Return how things are now."""
+        """Return the present progress."""
         hosted = self._hosted
         lateness, records = hosted.lateness, hosted.records
         progress = Progress(
@@ -82,7 +82,7 @@ class Reporter:
             progress.arrived = dispatcher.arrived
             progress.ended = records.taken + records.count
             progress.in_system = len(dispatcher.in_system)
-            progress.closing = dispatcher.closing
+            progress.awaiting_cancellation = dispatcher.placement.awaiting_cancellation
             progress.arrivals_over = source.ended
             progress.responses = records.responses.counts
             progress.response_sum = records.responses.sum
@@ -93,7 +93,7 @@ class Reporter:
         return progress
 
     def _cpu_share(self) -> float:
-        """Return the part of a core that this process has used since it was last asked."""
+        """Return the fraction of a core that this process has used since the last call."""
         before, used_before = self._last_cpu
         self._last_cpu = now, used = time.monotonic(), time.process_time()
         return (used - used_before) / (now - before) if now > before else 0.0
@@ -104,10 +104,10 @@ class Reporter:
     def _messages_sent(self) -> int:
         return sum(connection.messages_sent for connection in self._peers.connections)
 
-    # --- in the end ---
+    # --- at the end ---
 
     async def finish(self, held: bool) -> None:
-        """Send what there is of events and records, and the report. ``held``: the metrics are still to be read."""
+        """Send the remaining events and records, and the report. ``held``: the process waits for a last scrape."""
         await self._send_events()
         for message in self._take_records():
             await self._channel.send(message)

@@ -1,8 +1,8 @@
-"""What can be said of a cluster at one moment: the one thing that live views are drawn from.
+"""The state of a cluster at one moment: the one thing that live views are drawn from.
 
-The controller makes a snapshot about four times a second (testbed.cluster.observing), of a run and of a standing
+The controller makes a snapshot about four times a second (testbed.cluster.observing), of a run and of a long-running
 cluster alike. A snapshot is plain data: it travels over sockets, and is drawn by processes that know nothing else of
-the cluster. Times are in time units unless they say otherwise; None is a number that is not known (yet).
+the cluster. Times are in time units unless another unit is named; None is a number that is not known (yet).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from testbed.core.records import RESPONSE_BUCKETS
 from testbed.measure.checks import Check
 from testbed.measure.histogram import LogHistogram
 
-#: The longest queue that a snapshot tells from longer ones.
+#: Longer queues are shown with this length.
 LONGEST_SHOWN = 255
 
 
@@ -31,7 +31,7 @@ class Responses(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How many jobs were completed."""
+        """The number of completed jobs."""
         return sum(self.counts)
 
     @property
@@ -41,7 +41,7 @@ class Responses(msgspec.Struct, frozen=True, kw_only=True):
         return self.sum / count if count else None
 
     def quantile(self, probability: float) -> float | None:
-        """Return a quantile, as exact as the buckets are narrow; None when there is none."""
+        """Return a quantile, which is as exact as the buckets are narrow; None when there is none."""
         if not any(self.counts):
             return None
         histogram = LogHistogram(*RESPONSE_BUCKETS)
@@ -51,9 +51,9 @@ class Responses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Theory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the theory says: the stability bound of the load, with its reason, and a prediction or why there is none.
+    """The theory: the stability bound of the load, with its reason, and a prediction, or the reason why there is none.
 
-    ``quantiles`` are response times by probability, ``mean`` their mean; ``name`` is what predicts them, ``kind`` how
+    ``quantiles`` are response times by probability, ``mean`` their mean; ``name`` names the formula, ``kind`` its type
     (testbed.theory.prediction); ``response_tail`` are points (t, P(response time > t)).
     """
 
@@ -68,10 +68,10 @@ class Theory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process of the cluster is doing. Seconds are wall-clock seconds.
+    """The state of a process of the cluster. Seconds are wall-clock seconds.
 
-    ``cpu_share`` is of one core, lately; ``lateness`` that of its timers since it started; ``metrics`` host:port of its
-    /metrics.
+    ``cpu_share`` is the recent fraction of one core; ``lateness`` is that of its timers since it started; ``metrics``
+    is host:port of its /metrics.
     """
 
     name: str
@@ -86,13 +86,13 @@ class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """How a cluster is doing.
+    """The state of a cluster.
 
-    ``clock``: seconds since the epoch. ``horizon``: when arrivals will stop, None for a standing cluster.
+    ``clock``: seconds since the epoch. ``horizon``: when arrivals will stop, None for a long-running cluster.
     ``queue_lengths``: of each server, tasks in service included, at most LONGEST_SHOWN. ``arrived``, ``ended``,
-    ``outcomes`` and ``counters`` (by the names that the run's summary uses) count from the start. ``responses`` are
-    those since ``since``: the end of the warm-up, or the last change of a standing cluster's settings. ``recent`` ones,
-    and all rates, are those of the last ``recent_seconds``. ``checks`` is the verdict so far.
+    ``outcomes`` and ``counters`` (with the names of the run's summary) count from the start. ``responses`` are those
+    since ``since``: the end of the warm-up, or the last change of settings. ``recent`` ones, and all rates, are those
+    of the last ``recent_seconds``. ``checks`` is the verdict so far.
     """
 
     clock: float
@@ -129,8 +129,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.variant} #{self.replication + 1}" if self.replication else self.variant
 
     @property
-    def share(self) -> float | None:
-        """How much of the run is over, 0 to 1; None for a standing cluster."""
+    def fraction(self) -> float | None:
+        """The fraction of the run that is over; None for a long-running cluster."""
         return None if self.horizon is None else min(1.0, self.time / self.horizon)
 
     @property

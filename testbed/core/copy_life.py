@@ -1,18 +1,18 @@
-"""The life of a copy of a job: where it stands, what can happen to it, and what became of it.
+"""The life of a copy of a job: its states and the events that change them.
 
-A job that is replicated, rerouted or hedged is served in several copies. Whoever looks after them (the pool agent,
-servers.pool_agent, for central queues; the job's dispatcher, dispatchers.copying, for the queues of servers) keeps for
-each copy one of these states, as far as messages have told:
+A job that is replicated, rerouted or hedged is served in several copies. One agent manages them: the pool agent
+(servers.pool_agent) for central queues, the job's dispatcher (dispatchers.copying) for the queues of servers. As far as
+it knows from messages, each copy is in one of these states:
 
 * ``QUEUED``: in a queue, or on its way there
 * ``SERVED``: on a server, or on its way there
 * ``PAIRED``: the same, as one of two copies that are served at once
-* ``STOPPING``: its server was told to stop; the copy is to be continued
-* ``PREEMPTED``: back at the head of its queue, with what it has received
-* ``WAITING``: with what it has received, until it and its replica can both be served
-* ``CANCELLED``: another copy has finished, or has started where that is enough; not yet known when this one stopped
+* ``STOPPING``: a Stop was sent to its server; the copy will go on later
+* ``PREEMPTED``: back at the head of its queue; keeps the processing time that it has received
+* ``WAITING``: waits until it and its replica can both be served; keeps the processing time that it has received
+* ``CANCELLED``: another copy has finished, or has started where that suffices; the end of this one is not yet reported
 
-``TRANSITIONS`` is the whole life; an event that it lacks cannot happen, and raises.
+``TRANSITIONS`` is the whole life; an event that it lacks cannot happen, and raises KeyError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 
 
 class State(Enum):
-    """Where a copy stands; the last four are ends."""
+    """The state of a copy; the last four are final."""
 
     QUEUED = "queued"
     SERVED = "in service"
@@ -80,7 +80,7 @@ TRANSITIONS: Final = {
     **{(state, Event.LOSE): State.DIED for state in (*_ON_SERVER, State.CANCELLED)},
 }
 
-#: States in which a copy's life goes on.
+#: States that are not final.
 OPEN: Final = frozenset(state for state, _ in TRANSITIONS)
 
 

@@ -1,8 +1,10 @@
-"""What became of jobs and of their copies, as records say it by code and all that people read by label."""
+"""Outcomes of jobs and of their copies: records hold their codes; files, tables and metrics show their labels."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+
+from typing_extensions import override
 
 
 class Coded(IntEnum):
@@ -37,6 +39,7 @@ class CopyOutcome(Coded):
     DIED = 3
 
     @property
+    @override
     def label(self) -> str:
         """The code in words; files and metrics call superseded copies lost."""
         return "lost" if self is CopyOutcome.SUPERSEDED else super().label

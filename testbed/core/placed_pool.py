@@ -1,4 +1,4 @@
-"""Where in a cluster the servers of a pool are, as scenarios, agents and runtimes speak of it."""
+"""Where the servers of a pool are in the cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlacedPool:
-    """A pool, and its place in the cluster."""
+    """A pool and the addresses of its servers."""
 
     name: str
     index: int  # in the scenario

@@ -1,6 +1,6 @@
-"""Raw measurements: one row per job, and the time that servers spend at each queue length.
+"""Raw measurements: tables with a row per job, task or copy, and the time that servers spend at each queue length.
 
-Both are written on the hot path, so they are plain arrays that agents append to and never read.
+Agents write them on the hot path, into plain arrays which they never read.
 """
 
 from __future__ import annotations
@@ -8,28 +8,27 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import deque
-from typing import Annotated, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, get_type_hints
+from typing import ClassVar, Final, Generic, Protocol, TypeVar, get_type_hints
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import field
 from msgspec.structs import astuple
 
-from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
+from testbed.core.rows import CopyRecord, JobRecord, TaskRecord
 from testbed.core.trace_recorder import TraceEvent
 
-#: Buckets of live response-time histograms, in time units: lowest, highest, ratio, finer stretches. There are 159, for
-#: each is a series in Prometheus. They are narrow where 99 % quantiles of response times lie, so that the one that is
-#: interpolated in them is within 3 % of the exact one, unless that itself hangs on a few jobs. Narrowest is where a law
-#: of sizes with atoms has steps in its distribution; further out the tail is smooth.
+#: Buckets of live response-time histograms, in time units: lowest, highest, ratio, finer ranges. Each of the 159
+#: buckets is a series in Prometheus. They are narrow where 99 % quantiles of response times lie, so that the
+#: interpolated quantile is within 3 % of the exact one, unless that itself depends on a few jobs. They are narrowest
+#: where sizes with atoms give the distribution steps; further out the tail is smooth.
 RESPONSE_BUCKETS: Final = (1e-3, 1e5, 2.0, ((0.05, 1000.0, 1.3), (0.8, 150.0, 1.05), (0.8, 4.0, 1.03)))
-#: The same for inherent and queueing delays, of which means and shapes are looked at rather than tails.
+#: The same for inherent and queueing delays, of which means and shapes matter rather than tails.
 DELAY_BUCKETS: Final = (1e-3, 1e4, 1.35)
 
-#: What servers that move tasks count: questions sent (Steal and Offer, or the probes of queue lengths before a Steal),
-#: their answers, tasks moved, those of them that came to a server with work, offers taken back, and how many of the
-#: tasks moved were stolen, and how many shared.
+#: Counters of servers that move tasks: probes sent (Steal and Offer, or the queue-length probes before a Steal), their
+#: answers, tasks moved, tasks moved to a server that had other work by then, offers withdrawn, and the tasks moved by
+#: stealing and by sharing.
 COUNTED: Final = (
     "balancing probes",
     "answered yes",
@@ -44,97 +43,6 @@ COUNTED: Final = (
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-class Column(NamedTuple):
-    """How a field of a row is kept: its array typecode, and what it means."""
-
-    typecode: str
-    meaning: str
-
-
-class JobRecord(msgspec.Struct, gc=False):
-    """The record of a job that has ended. Times are in time units."""
-
-    job: Annotated[int, Column("q", "number of the job in the workload, the same in every run with the same seed")]
-    type: Annotated[int, Column("h", "index of the job's type")]
-    dispatcher: Annotated[int, Column("h", "index of the dispatcher that placed it")]
-    outcome: Annotated[JobOutcome, Column("b", "0 completed, 1 dropped, 2 lost, 3 still in the system")]
-    arrival: Annotated[float, Column("d", "intended arrival time")]
-    lag: Annotated[float, Column("d", "how late the dispatcher handled the arrival")]
-    response: Annotated[float, Column("d", "response time; NaN unless completed")]
-    inherent: Annotated[float, Column("d", "inherent delay: the longest service of its tasks; NaN unless completed")]
-    wait: Annotated[float, Column("d", "longest waiting time of its tasks at their servers; NaN unless completed")]
-    overhead: Annotated[
-        float,
-        Column(
-            "d",
-            "part of the response time that the last task spent neither waiting nor served: dispatch, messages, event "
-            "loops; NaN unless completed",
-        ),
-    ]
-    probes: Annotated[int, Column("i", "probes sent for it")]
-    server: Annotated[int, Column("i", "server of its last task; -1 if it was never placed")]
-    tasks: Annotated[int, Column("i", "number of its tasks")]
-    work: Annotated[float, Column("d", "service of all its tasks together; NaN unless completed")]
-    position: Annotated[
-        int,
-        Column(
-            "i",
-            "largest position in a server's queue that one of its tasks came to, 1 being the head; 0 unless completed",
-        ),
-    ]
-    last_task: Annotated[int, Column("i", "which of its tasks was done last, from 0; -1 unless completed")]
-    lateness: Annotated[
-        float, Column("d", "how late the last task's server noticed the end of its service; NaN unless completed")
-    ]
-
-
-class TaskRecord(msgspec.Struct, gc=False):
-    """The record of a finished task, kept where jobs may have several. Times are in time units."""
-
-    job: Annotated[int, Column("q", "number of the job in the workload")]
-    task: Annotated[int, Column("i", "which of the job's tasks, from 0")]
-    server: Annotated[int, Column("i", "server that served it")]
-    position: Annotated[
-        int,
-        Column("i", "position in the server's queue that it came to (late binding: that its reservation came to)"),
-    ]
-    wait: Annotated[float, Column("d", "waiting time at its servers")]
-    service: Annotated[float, Column("d", "service time")]
-    end: Annotated[float, Column("d", "when its dispatcher heard that it was done")]
-
-
-class CopyRecord(msgspec.Struct, gc=False):
-    """The record of a job's copy, kept where jobs may be rerouted, replicated or hedged. Times are in time units."""
-
-    job: Annotated[int, Column("q", "number of the job in the workload")]
-    copy: Annotated[int, Column("i", "which of the job's copies, from 0 in the order in which they were made")]
-    pool: Annotated[int, Column("h", "index of its pool")]
-    server: Annotated[int, Column("i", "server that served it last; -1 if none did")]
-    wait: Annotated[float, Column("d", "time that it spent in queues, preempted or waiting as a pair")]
-    received: Annotated[float, Column("d", "processing time that it has received; NaN if it died with its server")]
-    preemptions: Annotated[int, Column("i", "how often it was preempted")]
-    outcome: Annotated[CopyOutcome, Column("b", "0 won, 1 lost, 2 rerouted, 3 died with its server")] = field(
-        name="fate"
-    )
-    state_at_cancellation: Annotated[
-        StateAtCancellation,
-        Column(
-            "b",
-            "what its cancellation found: 0 it was not cancelled, 1 queued, 2 in service, 3 preempted, 4 waiting as a "
-            "pair, 5 already done, 6 not yet arrived",
-        ),
-    ] = field(name="met")
-    delay: Annotated[
-        float,
-        Column(
-            "d",
-            "time from the completion of another copy, or the word of its start where that cancels, to the word that "
-            "this one has stopped; NaN if it was not cancelled, or by another server",
-        ),
-    ]
-    end: Annotated[float, Column("d", "when its dispatcher heard of its end")]
-
-
 #: The columns of a table of records: name, array typecode, meaning.
 Columns = tuple[tuple[str, str, str], ...]
 
@@ -145,7 +53,7 @@ def _columns(record: type[msgspec.Struct]) -> Columns:
     return tuple((name, *hints[field].__metadata__[0]) for name, field in names)
 
 
-#: Those of the records of jobs, of tasks and of copies.
+#: The columns of the records of jobs, tasks and copies.
 COLUMNS: Final = _columns(JobRecord)
 TASK_COLUMNS: Final = _columns(TaskRecord)
 COPY_COLUMNS: Final = _columns(CopyRecord)
@@ -158,9 +66,9 @@ def row_type(columns: Columns) -> np.dtype[np.void]:
 
 
 class Records(Generic[Record]):
-    """Records of one kind in a preallocated buffer, which grows by half when the guess was too small.
+    """Records of one table in a preallocated buffer, which grows by half when it is full.
 
-    A record is packed into its row by one call: to store field after field in columns of their own takes longer.
+    One call packs a record into its row: storing field after field in separate columns takes longer.
     """
 
     COLUMNS: ClassVar[Columns]
@@ -190,7 +98,7 @@ class Records(Generic[Record]):
     def rows(self, first: int = 0) -> npt.NDArray[np.void]:
         """Return the records from ``first`` on as a structured array, shape (records,).
 
-        It is a view of the buffer, which cannot grow while there is one: let it go before the next ``write``.
+        It is a view of the buffer, which cannot grow while a view exists: delete it before the next ``write``.
         """
         return np.frombuffer(self._rows, dtype=row_type(self.COLUMNS))[first : self.count]
 
@@ -231,8 +139,8 @@ class Occupancy:
     """How long the servers of a process spent at each queue length, over slices of time.
 
     A server reports each change of its queue length. Entering level q at time t subtracts t from ``_time[q]``, leaving
-    it at t' adds t', so that the sum is the time spent there, save for the servers that are there now: each of those
-    still owes the present time. Two list operations per event, and no sweep over the servers but at the end of a slice.
+    it at t' adds t', so that the sum is the time spent there once the present time is added for each server that is
+    there now. Two list operations per event, and no sweep over the servers but at the end of a slice.
     """
 
     __slots__ = ("_counted", "_edges", "_slices", "_time", "counts", "servers")
@@ -240,7 +148,7 @@ class Occupancy:
     def __init__(self, most_slices: int | None = None) -> None:
         """Keep the latest ``most_slices`` slices; by default all."""
         most_edges = None if most_slices is None else most_slices + 1
-        #: What the servers' balancers count (servers.balancer.COUNTED), cumulated.
+        #: Cumulative counters of the servers' balancers, in the order of COUNTED.
         self.counts = [0] * len(COUNTED)
         self._counted: deque[list[int]] = deque(maxlen=most_edges)
         self._time = [0.0] * 32
@@ -286,7 +194,7 @@ class HasQueueLength(Protocol):
 
 
 class ProcessReport(msgspec.Struct, kw_only=True):
-    """What one process says of itself at the end of a run. Seconds are wall-clock seconds."""
+    """The report of one process at the end of a run. Seconds are wall-clock seconds."""
 
     name: str
     seconds: float  # from the start of the run to its end
@@ -299,18 +207,18 @@ class ProcessReport(msgspec.Struct, kw_only=True):
     messages_sent: int
     messages_received: int
     bytes_sent: int
-    rejected_frames: int  # malformed, oversized or from strangers
+    rejected_frames: int  # malformed, oversized or from unauthenticated peers
     exact_timers: bool  # false where the platform has no timerfd
-    peak_queue_bytes: int  # most that waited for a peer to read
-    #: Event-loop lag in seconds: from the beginning of the turn in which a message was written until it was handed to
-    #: the socket, on average over the messages sent, and from that of the turn in which one came until it was
-    #: delivered, over those received.
+    peak_queue_bytes: int  # most bytes that waited for a peer to read
+    #: Event-loop lag in seconds, on average over the messages sent: from the start of the loop iteration that wrote a
+    #: message until it was handed to the socket; and over the messages received: from the start of the iteration in
+    #: which a message came until it was delivered.
     sent_after_mean: float = 0.0
     delivered_after_mean: float = 0.0
 
 
 class Measurements(msgspec.Struct, kw_only=True):
-    """All that one run (one variant, one replication) measured; from the cluster or from the twin."""
+    """All measurements of one run (one variant, one replication) of the cluster or of the twin."""
 
     source: str  # "cluster" or "twin"
     columns: dict[str, npt.NDArray[np.generic]]  # see COLUMNS; one row per arrived job
@@ -324,5 +232,5 @@ class Measurements(msgspec.Struct, kw_only=True):
     copies: dict[str, npt.NDArray[np.generic]] = {}  # see COPY_COLUMNS; empty where jobs have no copies
     events: list[TraceEvent] = []  # of traced jobs
     failure: str | None = None  # what went wrong, if the run did not end as planned
-    incidents: list[str] = []  # deaths that the run went on after
-    unrecorded: dict[str, int] = {}  # by label of JobOutcome: jobs that have ended and of which there is no record
+    incidents: list[str] = []  # deaths of processes after which the run went on
+    unrecorded: dict[str, int] = {}  # by label of JobOutcome: jobs that have ended without a record here

@@ -1,8 +1,9 @@
 """Random streams by name.
 
-Each agent and each use (arrivals, sizes, choices) draws from a stream of its own, spawned from the run's seed. Two
-policies can therefore be compared on the same arrivals and sizes, and a run can be replayed on its twin: a stream's
-values depend on the seed, the replication and the stream's name, and on nothing else.
+Each agent and each use (arrivals, sizes, choices) draws from its own stream, spawned from the run's seed. A stream's
+values depend on the seed, the replication and the stream's name, and on nothing else. Two policies can therefore be
+compared on the same arrivals and sizes, and a run can be replayed on its twin, the discrete-event simulation of the
+same agents.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 def generator(seed: int, replication: int, name: str) -> np.random.Generator:
     """Return the numpy generator of the stream called ``name``.
 
-    The name is hashed into the spawn key, so that a new stream never shifts the values of another one.
+    The spawn key contains a hash of the name, so that a new stream never shifts the values of another one.
     """
     digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
     words = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
@@ -26,8 +27,8 @@ def generator(seed: int, replication: int, name: str) -> np.random.Generator:
 class Stream:
     """Uniform random numbers for an agent's choices, drawn in blocks.
 
-    A call of a numpy generator for one number costs about a microsecond, an element of a ready block forty
-    nanoseconds; an agent draws for every job.
+    One number from a numpy generator costs about a microsecond, one from a block forty nanoseconds; an agent draws for
+    every job.
     """
 
     __slots__ = ("uniform",)

@@ -1,8 +1,8 @@
-"""What a runtime records of traced jobs: each of their messages, when it is sent and when it is delivered.
+"""Traces of jobs: each of their messages, when it is sent and when it is delivered.
 
-A runtime that is given a recorder has it wrap ``send`` and the handlers of its agents; one that is given none does what
-it would do without this module. Agents know nothing of it. All times are in time units, on the runtime's clock: a
-message that an agent sends at a deadline bears the time of the deadline, also when the process woke up late.
+A runtime with a recorder lets it wrap ``send`` and the handlers of its agents; a runtime without one does no extra
+work. Agents know nothing of it. All times are in time units, on the runtime's clock: a message that an agent sends at a
+deadline bears the time of the deadline, also when the process woke up late.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 from testbed.core.agent import Agent, Environment
 from testbed.core.messages import (
     MESSAGE_TYPES,
+    NO_JOB,
     Accepted,
+    CopyEnded,
     Message,
     Offer,
-    Probe,
-    ProbeReply,
     Reached,
     Refused,
     Serve,
@@ -38,7 +38,7 @@ from testbed.core.trace_choice import is_traced
 class TraceEvent(msgspec.Struct, frozen=True):
     """A message of a traced job was sent, or delivered (``heard``).
 
-    ``kind`` is the kind of message; ``sender`` and ``to`` are addresses; ``details`` are its other fields, as JSON.
+    ``kind`` is the name of its type; ``sender`` and ``to`` are addresses; ``details`` are its other fields, as JSON.
     """
 
     job: int
@@ -50,45 +50,44 @@ class TraceEvent(msgspec.Struct, frozen=True):
     details: str
 
 
-#: What is said ahead of a Transfer, by its exchange: no job is named in it yet.
+#: Messages of an exchange before its Transfer; they name no job.
 _AHEAD = (Steal, Offer, Accepted)
-_IN_VAIN = (Refused, Withdrawn)
-#: Between the pool agent and servers; after Serve, what is said is about a copy by its number.
+_FAILURES = (Refused, Withdrawn)
+#: Between the pool agent and servers; after Serve they name a copy by its number, and no job.
 _OF_COPIES = (Serve, Reached, Served, Stop, Stopped)
-_NOT_DETAILS = frozenset({"to", "sender", "job"})
+_NOT_DETAILS = frozenset({"to", "sender", "job", "end"})
 #: Fields that recorded traces call by another name: traces are an interface and stay when a field is renamed.
 _KEPT_NAMES = {
     "job_type": "kind",
     "outcome": "fate",
+    "round": "question",
     "slots": "places",
     "state": "met",
     "state_at_cancellation": "met",
 }
-#: A server may be told of its next copies before the pool agent hears of the last one.
+#: The pool agent may send a server its next copies before it receives the report of the last one.
 _COPIES_PER_SERVER = 4
 
-#: Takes a note of a message at a time, sent or heard.
+#: Records a message at a time, as sent or as delivered.
 Note = Callable[[float, Any, bool], object]
 
 
 class TraceRecorder:
-    """Records the messages of a ``share`` of jobs among the agents of one runtime.
+    """Records the messages of a ``fraction`` of jobs among the agents of one runtime.
 
-    Servers have the addresses below ``servers``. ``events`` are in the order in which things happened. What is no
-    message of a traced job costs one look at its kind, and one at its job.
+    ``events`` are in the order in which they happened. For any other message the recorder looks up its type and job.
     """
 
-    def __init__(self, share: float, servers: int) -> None:
+    def __init__(self, fraction: float) -> None:
         self.events: list[TraceEvent] = []
-        self._share = share
-        self._servers = servers
+        self._fraction = fraction
         self._ahead: dict[tuple[int, int], list[tuple[float, Message, bool]]] = {}  # by exchange and agent here
-        #: By server: numbers of the traced copies that it was last told to serve, and their jobs.
+        #: By server: numbers and jobs of the traced copies that the pool agent last sent there.
         self._copies: dict[int, deque[tuple[int, int]]] = {}
-        self._notes = {kind: note for kind in MESSAGE_TYPES if (note := self._note_of(kind)) is not None}
+        self._notes = {each: note for each in MESSAGE_TYPES if (note := self._note_of(each)) is not None}
 
     def sending(self, env: Environment, send: Callable[[Message], object]) -> Callable[[Message], object]:
-        """Return ``send`` with a note of what is sent."""
+        """Return ``send``, wrapped to record each message."""
         notes = self._notes
 
         def traced(message: Message) -> object:
@@ -100,9 +99,9 @@ class TraceRecorder:
         return traced
 
     def listen(self, env: Environment, agent: Agent) -> None:
-        """Note what ``agent`` is told."""
+        """Record each message that ``agent`` receives."""
 
-        def hearing(note: Note, handler: Callable[[Any], object]) -> Callable[[Any], object]:
+        def recording(note: Note, handler: Callable[[Any], object]) -> Callable[[Any], object]:
             def traced(message: Message) -> object:
                 note(env.now, message, True)
                 return handler(message)
@@ -110,8 +109,8 @@ class TraceRecorder:
             return traced
 
         agent.handlers = {
-            kind: hearing(self._notes[kind], handler) if kind in self._notes else handler
-            for kind, handler in agent.handlers.items()
+            message_type: recording(self._notes[message_type], handler) if message_type in self._notes else handler
+            for message_type, handler in agent.handlers.items()
         }
 
     def take(self) -> list[TraceEvent]:
@@ -119,21 +118,19 @@ class TraceRecorder:
         taken, self.events = self.events, []
         return taken
 
-    def _note_of(self, kind: type[Message]) -> Note | None:
-        """Return what notes messages of a kind; None for one that is about no job."""
-        if issubclass(kind, (*_AHEAD, *_IN_VAIN, Transfer)):
+    def _note_of(self, message_type: type[Message]) -> Note | None:
+        """Return the method that records messages of a type; None for a type that belongs to no job."""
+        if issubclass(message_type, (*_AHEAD, *_FAILURES, Transfer)):
             return self._note_exchange
-        if issubclass(kind, _OF_COPIES):
+        if issubclass(message_type, _OF_COPIES):
             return self._note_copy
-        return self._note_job if "job" in kind.__struct_fields__ else None
+        if issubclass(message_type, CopyEnded):
+            return self._note_copy_ended
+        return self._note_job if "job" in message_type.__struct_fields__ else None
 
     def _note_job(self, now: float, message: Any, heard: bool) -> None:
-        if not is_traced(message.job, self._share):
-            return
-        # Between servers the "job" of a probe numbers an exchange.
-        if isinstance(message, (Probe, ProbeReply)) and max(message.sender, message.to) < self._servers:
-            return
-        self._write(message.job, now, message, heard)
+        if message.job != NO_JOB and is_traced(message.job, self._fraction):
+            self._write(message.job, now, message, heard)
 
     def _note_exchange(self, now: float, message: Any, heard: bool) -> None:
         key = message.exchange, message.to if heard else message.sender
@@ -142,15 +139,15 @@ class TraceRecorder:
             return
         ahead = self._ahead.pop(key, [])
         if isinstance(message, Transfer):
-            for job in sorted({task.job for task in message.tasks if is_traced(task.job, self._share)}):
+            for job in sorted({task.job for task in message.tasks if is_traced(task.job, self._fraction)}):
                 for time, earlier, was_heard in ahead:
                     self._write(job, time, earlier, was_heard)
                 self._write(job, now, message, heard)
 
     def _note_copy(self, now: float, message: Any, heard: bool) -> None:
-        """Note a message about a copy, which names the job only in Serve."""
+        """Record a message about a copy; only a Serve names the job."""
         if isinstance(message, Serve):
-            if is_traced(message.job, self._share):
+            if is_traced(message.job, self._fraction):
                 copies = self._copies.setdefault(message.to, deque(maxlen=_COPIES_PER_SERVER))
                 if (message.copy, message.job) not in copies:
                     copies.append((message.copy, message.job))
@@ -162,9 +159,16 @@ class TraceRecorder:
                     self._write(job, now, message, heard)
                     return
 
+    def _note_copy_ended(self, now: float, message: CopyEnded, heard: bool) -> None:
+        if is_traced(message.record.job, self._fraction):
+            self._write(message.record.job, now, message, heard)
+
     def _write(self, job: int, now: float, message: Message, heard: bool) -> None:
-        fields = msgspec.structs.asdict(message).items()
-        details = {_KEPT_NAMES.get(name, name): value for name, value in fields if name not in _NOT_DETAILS}
+        fields = msgspec.structs.asdict(message)
+        if isinstance(message, CopyEnded):
+            fields = msgspec.structs.asdict(message.record)
+            fields["order"] = fields.pop("copy")
+        details = {_KEPT_NAMES.get(name, name): value for name, value in fields.items() if name not in _NOT_DETAILS}
         if isinstance(message, Transfer):
             details["tasks"] = [task.task for task in message.tasks if task.job == job]
         text = msgspec.json.encode(details).decode()

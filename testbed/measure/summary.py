@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -25,6 +26,7 @@ from testbed.measure.statistics import (
     number_in_system,
     number_over,
     quantiles,
+    replication_interval,
     response_interval,
     time_average_queue_length,
 )
@@ -91,6 +93,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     prediction: dict[str, Any] | None
     counters: dict[str, int]
     processes: list[ProcessReport]
+
+
+def mean_response(runs: Sequence[Summary]) -> Interval:
+    """Return the mean response time over replications, with its interval; of one replication, its own."""
+    if len(runs) == 1:
+        return runs[0].response
+    return replication_interval([run.response.mean for run in runs if run.response.mean is not None])
 
 
 def measured_window(measurements: Measurements, warmup: float | Literal["auto"], horizon: float) -> tuple[float, float]:

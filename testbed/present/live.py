@@ -4,57 +4,15 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from testbed.cluster.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from testbed.measure.summary import Summary
+from testbed.runs.display import Silent
 
 PLAIN_SECONDS = 5.0  # between lines when the output is no terminal
-
-
-class Watcher(Protocol):
-    """Something that is shown how a run is doing."""
-
-    def announce(self, text: str) -> None:
-        """Show a line of text."""
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Show the present state."""
-
-    def conclude(self, summary: Summary) -> None:
-        """Show what a run on the cluster came to."""
-
-    def __enter__(self) -> Watcher: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class Silent:
-    """Shows nothing."""
-
-    def announce(self, text: str) -> None:
-        """Show nothing."""
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Show nothing."""
-
-    def conclude(self, summary: Summary) -> None:
-        """Show nothing."""
-
-    def __enter__(self) -> Silent:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
 
 class Lines(Silent):
@@ -73,7 +31,7 @@ class Lines(Silent):
         now = time.monotonic()
         if now >= self._next:
             self._next = now + PLAIN_SECONDS
-            done = "" if snapshot.share is None else f" {snapshot.share:4.0%}"
+            done = "" if snapshot.fraction is None else f" {snapshot.fraction:4.0%}"
             self.announce(f"{snapshot.name}{done}  {snapshot}")
 
 

@@ -66,7 +66,7 @@ def _places(steps: Sequence[Step]) -> list[str]:
 def _rows(steps: Sequence[Step]) -> dict[tuple[int, int], int]:
     """Return the rows: of each step, by its index, and of each message's hearing; one row if nothing is between."""
     instants = [(step.time, i, _SENT) for i, step in enumerate(steps)]
-    instants += [(step.heard, i, _HEARD) for i, step in enumerate(steps) if step.heard is not None]
+    instants += [(step.delivered, i, _HEARD) for i, step in enumerate(steps) if step.delivered is not None]
     rows: dict[tuple[int, int], int] = {}
     row = -1
     last: tuple[int, int] | None = None

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.cluster.snapshot import Snapshot
-from testbed.present.live import Lines, Silent
+from testbed.present.live import Lines
+from testbed.runs.display import Silent
 from testbed.runs.tables import KINDS, new_table, number, signed_percent
 
 BARS = " ▁▂▃▄▅▆▇█"

@@ -1,6 +1,6 @@
-"""Running an experiment from where the caller stands: a script's main thread, a notebook's, or any other thread.
+"""Running an experiment from any caller: a script's main thread, a notebook's, or another thread.
 
-Trio needs a thread of its own where an asyncio loop runs, and signals come to the main thread only.
+Trio needs a thread of its own where an asyncio loop runs, and only the main thread receives signals.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import trio
 
-if TYPE_CHECKING:
-    from testbed.runs.experiment import Result
+from testbed.runs.result import Result
 
-#: Signals that end a run and have it saved: Ctrl-C, a request to terminate, a terminal that is closed.
+#: Signals that end a run, which is then saved: Ctrl-C, a request to terminate, the end of the terminal.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stoppable(Protocol):
-    """What can be executed: an experiment, or a standing cluster."""
+    """What can be executed: an experiment, or a long-running cluster."""
 
     result: Result
 
@@ -30,11 +29,11 @@ class Stoppable(Protocol):
         """Run to the end."""
 
     def stop(self) -> None:
-        """End now, and save what there is."""
+        """End now, and save what was measured."""
 
 
 def execute(experiment: Stoppable) -> None:
-    """Run an experiment to its end, or to its interruption by Ctrl-C; ``experiment.result`` holds what there is."""
+    """Run an experiment to its end, or until Ctrl-C; ``experiment.result`` then holds the result so far."""
     if threading.current_thread() is threading.main_thread() and not _in_asyncio():
         with _only_error():
             trio.run(_attended, experiment)
@@ -43,7 +42,7 @@ def execute(experiment: Stoppable) -> None:
 
 
 async def _attended(experiment: Stoppable) -> None:
-    """Run until the end, or until Ctrl-C or a request to terminate; a second one does not wait for the saving."""
+    """Run until the end, or until one of the signals; a second signal does not wait until the result is saved."""
     async with trio.open_nursery() as nursery:
 
         async def attend() -> None:
@@ -63,7 +62,7 @@ async def _attended(experiment: Stoppable) -> None:
 
 @contextlib.contextmanager
 def _only_error() -> Iterator[None]:
-    """Raise the one error of a group by itself: which tasks it has passed through means nothing to a caller."""
+    """Raise the only error of a group by itself: the tasks that it has passed through mean nothing to the caller."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -74,7 +73,7 @@ def _only_error() -> Iterator[None]:
 
 
 def _in_asyncio() -> bool:
-    """Whether an asyncio loop runs in this thread, as in a notebook; it owns the signals then."""
+    """Return whether an asyncio loop runs in this thread, as in a notebook; it then receives the signals."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -86,7 +85,7 @@ def _run_in_thread(experiment: Stoppable) -> None:
     token: list[trio.lowlevel.TrioToken] = []
     scope = trio.CancelScope()
     outcome: list[BaseException] = []
-    # Not thread.join: before Python 3.13 an interrupted join takes the thread for dead (CPython issue 90882).
+    # Not thread.join: before Python 3.13 an interrupted join marks the thread as ended (CPython issue 90882).
     ended = threading.Event()
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""What happened to one job, put together from the events that the runtimes recorded of it and from its records."""
+"""The history of one job, from the events that the runtimes recorded of it and from its records."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import msgspec
 from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 from testbed.core.trace_recorder import TraceEvent
 
-#: Messages that bring a task to a server that it may leave again before it is served.
+#: Messages that bring a task to a server, which it may leave before it is served.
 _BRINGS = frozenset({"assign", "commit", "transfer"})
 #: Messages that are sent ahead of a transfer.
 _ASKS = frozenset({"steal", "offer", "accepted"})
-#: Time units; times that are computed from others may be off by rounding.
+#: Computed times may differ by rounding, in time units.
 _DIGITS = 9
 _EXACT = 1e-9
 
 
 @dataclass(frozen=True)
 class Names:
-    """How agents are called: servers have the addresses below ``servers``, then come the dispatchers.
+    """The names of agents: servers have the addresses below ``servers``, then come the dispatchers.
 
     ``pools`` are the names of the pools by their indices.
     """
@@ -43,17 +43,17 @@ class Names:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happened to a job, at a time in time units.
+    """One event of a job's history, at a time in time units.
 
-    A message from ``place`` to ``to`` that was ``heard`` at another time, None if it never was; or, with ``to`` None,
-    something at one place. ``until`` is when that ended.
+    Either a message from ``place`` to ``to`` that was ``delivered`` at another time, None if it never was; or, with
+    ``to`` None, an event at one place that lasted ``until`` another time.
     """
 
     time: float
     place: str
     what: str
     to: str | None = None
-    heard: float | None = None
+    delivered: float | None = None
     until: float | None = None
 
 
@@ -83,7 +83,7 @@ def history(job: Job, events: Iterable[TraceEvent], names: Names) -> list[Step]:
     stays = [step for message in messages for step in _stays(message, messages)]
     over = job.arrival + job.response if job.response is not None else max((m.time for m in messages), default=0.0)
     what = f"job done: response time {job.response:.4g}" if job.response is not None else f"job {job.outcome}"
-    # In one moment, such as all of a job's on a twin without message delay: what is asked comes before what moves.
+    # At the same time, as for a whole job on a twin without message delay: requests come before moves.
     return [
         Step(job.arrival, place, f"job {job.number} arrives{late}"),
         *sorted([*messages, *stays], key=lambda step: (round(step.time, _DIGITS), _rank(step))),
@@ -96,17 +96,17 @@ def _rank(step: Step) -> int:
 
 
 def _messages(events: Iterable[TraceEvent], names: Names) -> list[_Message]:
-    """Pair what was sent with what was heard; messages between the same two agents keep their order."""
+    """Pair sent and delivered messages; messages between the same two agents keep their order."""
     sent: list[TraceEvent] = []
-    heard: dict[tuple[str, int, int, str], deque[float]] = defaultdict(deque)
+    deliveries: dict[tuple[str, int, int, str], deque[float]] = defaultdict(deque)
     for event in events:
         if event.heard:
-            heard[_key(event)].append(event.time)
+            deliveries[_key(event)].append(event.time)
         else:
             sent.append(event)
     found = []
     for event in sent:
-        times = heard[_key(event)]
+        times = deliveries[_key(event)]
         details = msgspec.json.decode(event.details)
         found.append(
             _Message(
@@ -127,12 +127,12 @@ def _key(event: TraceEvent) -> tuple[str, int, int, str]:
 
 
 def _stays(message: _Message, messages: Sequence[_Message]) -> list[Step]:
-    """Return the service and the waiting at a server of which a message reports the end."""
+    """Return the service, and the waiting before it, whose end a message reports."""
     details, end, place = message.details, message.time, message.place
 
     def here(kinds: frozenset[str], until: float) -> list[float]:
-        """When messages of those kinds came here up to a time, which is itself computed and may be a little off."""
-        times = [other.heard for other in messages if other.to == place and other.kind in kinds]
+        """Return when messages of those types arrived here, up to a time that may be off by rounding."""
+        times = [other.delivered for other in messages if other.to == place and other.kind in kinds]
         return sorted(time for time in times if time is not None and time <= until + _EXACT)
 
     if message.kind == "transfer":
@@ -144,13 +144,13 @@ def _stays(message: _Message, messages: Sequence[_Message]) -> list[Step]:
     if message.kind in ("served", "stopped", "reached"):
         begun = [other for other in messages if _begins(other, message)]
         if begun and not (message.kind == "reached" and begun[-1].details["goes_on"]):
-            # Not when the Serve was heard: a service that waited for the server began when the one before it ended.
+            # Not when the Serve arrived: a service that waited for the server began when the one before it ended.
             return _stay(place, [], 0.0, end - (details["received"] - begun[-1].details["received"]), end)
     return []
 
 
 def _stay(place: str, came: list[float], wait: float, start: float, end: float) -> list[Step]:
-    """Return the waiting until ``start``, since it ``came`` if that is known, and the service from then on."""
+    """Return the waiting until ``start``, from its arrival if that is known, and the service from then on."""
     since = min(came[0], start) if came else start - wait
     found = []
     if start - since > _EXACT:
@@ -161,14 +161,14 @@ def _stay(place: str, came: list[float], wait: float, start: float, end: float) 
 
 
 def _begins(serve: _Message, ended: _Message) -> bool:
-    """Whether a Serve began what another message reports the end of."""
-    if serve.heard is None or serve.heard > ended.time:
+    """Return whether a Serve began the service whose end another message reports."""
+    if serve.delivered is None or serve.delivered > ended.time:
         return False
     return serve.kind == "serve" and serve.to == ended.place and serve.details["copy"] == ended.details["copy"]
 
 
 def describe(kind: str, details: dict[str, Any], to: int, names: Names) -> str:
-    """Return a message in a few words."""
+    """Return a short description of a message."""
     words = kind.replace("_", " ")
     if kind == "transfer":
         # A server numbers its exchanges from its address on, in steps of the number of servers.

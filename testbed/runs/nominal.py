@@ -1,4 +1,4 @@
-"""What a scenario asks for in numbers that a run can be held against."""
+"""The nominal values of a scenario, with which a run is compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from testbed.measure.checks import Nominal
 from testbed.measure.copies import NominalPool
-from testbed.runtime.build import has_copies
+from testbed.scenario.modes import Mode, has_copies, mode_of
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.pool_loads import pool_requirements
 from testbed.theory.predict import stability_bound
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def nominal(scenario: Scenario) -> Nominal:
-    """Return what the scenario asks for, as the verdict compares it with what happened."""
+    """Return the nominal values that the verdict compares with the measured ones."""
     workload = scenario.workload
     gaps = workload.arrivals.gap_distribution(scenario.rate)
     job_types = workload.types
@@ -29,7 +29,7 @@ def nominal(scenario: Scenario) -> Nominal:
     per_pool = [[job_type.speed.get(pool.name, 1.0) for job_type in job_types] for pool in scenario.cluster.pools]
     policy, parameters = scenario.policy_class, scenario.dispatch.parameters
     # Where a job may move, be copied, or not be served at all its sizes alone don't say how much service it gets.
-    stays = scenario.threshold is None and policy.copies(parameters) == 1
+    stays = scenario.threshold is None and mode_of(scenario) is not Mode.COPIES
     by_sizes = stays and all(all(speeds) for speeds in per_pool)
     same = by_sizes and all(speeds == per_pool[0] for speeds in per_pool)
     slowness = [
@@ -46,8 +46,8 @@ def nominal(scenario: Scenario) -> Nominal:
     variance = numbers.mean * (size_second - size_mean**2 + size_mean**2 * numbers.mean * numbers.scv)
     second = sum(p * s * s for p, s in slowness) * (variance + scenario.mean_work**2)
     probes = sum(
-        share * policy.mean_probes(parameters, scenario.servers, int(tasks))
-        for tasks, share in zip(*numbers.probabilities(), strict=True)
+        probability * policy.mean_probes(parameters, scenario.servers, int(tasks))
+        for tasks, probability in zip(*numbers.probabilities(), strict=True)
     )
     pools: list[NominalPool] = []
     if has_copies(scenario):

@@ -1,10 +1,11 @@
-"""From the overall probe rate that a scenario asks for to the rate of its servers' clocks.
+"""Calibration of the probe rate: the rate of the servers' clocks that gives the overall probe rate of a scenario.
 
-The overall probe rate R_o is what a policy's probes cost: probes per server and time unit, averaged over time. Policies
-are compared at the same R_o. A server's clock runs only while the server is idle (stealing) or has waiting tasks
-(sharing), so the clock's rate r is larger. The mean field gives r in the limit of many servers; in a finite cluster
-sharing then sends more than was asked for, far more near its limit load^2 / (1 - load). Runs of the twin on the
-scenario's own workload find the r that meets R_o in this cluster, on these arrivals and sizes.
+The overall probe rate R_o is the cost of a policy's probes: probes per server and time unit, averaged over time.
+Policies are compared at the same R_o. A server's clock runs only while the server is idle (stealing) or has waiting
+tasks (sharing), so the clock's rate r is larger. The mean field gives r in the limit of many servers; in a finite
+cluster sharing then sends more probes than R_o, far more near its limit load^2 / (1 - load). Runs of the twin (a
+simulation of the same agents) on the scenario's own workload find the r that gives R_o in this cluster, with these
+arrivals and sizes.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from testbed.theory.stealing_sharing import probe_rate_for
 if TYPE_CHECKING:
     from testbed.scenario import Balance, Scenario
 
-#: How close a run of the twin must come to R_o, as a share of it. A run with n probes has a standard error of about
-#: 1 / sqrt(n) of its own: half of that is as close as a search need go, twice of it is good enough in the end.
+#: The relative difference from R_o at which the search ends. A run with n probes has itself a relative standard error
+#: of about 1 / sqrt(n): a difference of half of that ends the search too, and twice of it is accepted at its end.
 TOLERANCE = 0.005
 MOST_RUNS = 10
 
@@ -83,9 +84,9 @@ def _in_mean_field(scenario: Scenario) -> float:
 
 
 def calibrated(scenario: Scenario, replication: int) -> tuple[Scenario, Calibration | None]:
-    """Return the scenario with a probe rate, and how it was found; None where the scenario needs none to be found.
+    """Return the scenario with a probe rate, and its calibration; None where the scenario needs no calibration.
 
-    Raises ScenarioError when no rate gives the overall probe rate that is asked for.
+    Raises ScenarioError when no rate gives the overall probe rate of the scenario.
     """
     balance = scenario.balance
     if balance is None or not _needs_calibration(balance):
@@ -94,7 +95,7 @@ def calibrated(scenario: Scenario, replication: int) -> tuple[Scenario, Calibrat
         found = Calibration(_in_mean_field(scenario), None, 0)
     else:
         found = _cached(scenario, replication) or _on_twin(scenario, replication)
-        _remember(scenario, replication, found)
+        _cache(scenario, replication, found)
     return with_probe_rate(scenario, found.probe_rate), found
 
 
@@ -134,7 +135,7 @@ def _on_twin(scenario: Scenario, replication: int) -> Calibration:
         return Calibration(math.exp(x), wanted * math.exp(y), runs)
     rates = ", ".join(f"{math.exp(y) * wanted:.4g} at {math.exp(x):.4g}" for x, y in tried[-3:])
     raise ScenarioError(
-        f"no probe rate was found that gives it: the twin sends {rates}; ask for a rate that the policy can reach, or "
+        f"no probe rate was found that gives it: the twin sends {rates}; choose a rate that the policy can reach, or "
         "set balance.probe_rate",
         key="balance.overall_probe_rate",
         value=wanted,
@@ -155,7 +156,7 @@ def _next(tried: list[tuple[float, float]]) -> float:
 
 def _cache_file(scenario: Scenario, replication: int) -> Path:
     alone = msgspec.structs.replace(scenario, name="x", variants=[])
-    # Another version may have other streams or policies, on which another rate is the right one.
+    # Other versions may have other streams or policies, which need another rate.
     key = f"{version('loadbalance-testbed')} {resolved(alone)} {replication}"
     digest = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
     return Path(platformdirs.user_cache_dir("loadbalance-testbed")) / "calibrations" / f"{digest}.json"
@@ -169,7 +170,7 @@ def _cached(scenario: Scenario, replication: int) -> Calibration | None:
     return msgspec.structs.replace(kept, cached=True)
 
 
-def _remember(scenario: Scenario, replication: int, found: Calibration) -> None:
+def _cache(scenario: Scenario, replication: int, found: Calibration) -> None:
     file = _cache_file(scenario, replication)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -8,13 +8,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from testbed.runs.probe_rate import with_probe_rate
-from testbed.runs.experiment import Result, VariantRun
 from testbed.measure import summary as summaries
 from testbed.measure.pathwise import compare
 from testbed.measure.summary import summarise
 from testbed.measure.verdict import with_emulation_error
 from testbed.runs.nominal import nominal
+from testbed.runs.probe_rate import with_probe_rate
+from testbed.runs.result import Result, VariantRun
 from testbed.runs.run_folder import (
     OutputError,
     copies_table,
@@ -33,7 +33,7 @@ from testbed.theory.predict import predict
 def replay(folder: Path) -> Result:
     """Run the twin of every run on the cluster that ``folder`` holds, and compare the two job by job.
 
-    Adds the twins' records and summaries to the folder, and to each cluster summary how it compares
+    Adds the twins' records and summaries to the folder, and the comparison to each summary of the cluster
     (testbed.measure.pathwise). Raises OutputError when there is nothing to replay.
     """
     scenario, found = read_run(folder)
@@ -43,14 +43,14 @@ def replay(folder: Path) -> Result:
             f"{folder}: holds no run on the cluster, only the twin's; there is nothing to compare it with"
         )
     by_name = dict(variants(scenario))
-    result = Result(scenario, folder)
+    result = Result(scenario, folder, list(by_name))
     tables: dict[str, list[pa.Table]] = {}
     for summary in on_cluster:
         variant = by_name.get(summary.variant)
         if variant is None:
             raise OutputError(
-                f"{folder / 'summary.json'}: has a run of {summary.variant!r}, and scenario.toml beside it no such "
-                "variant; one of the two is from another run"
+                f"{folder / 'summary.json'}: has a run of {summary.variant!r}, which is no variant of scenario.toml "
+                "next to it; one of the two is from another run"
             )
         if summary.calibration is not None:
             variant = with_probe_rate(variant, summary.calibration.probe_rate)

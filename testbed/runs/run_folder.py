@@ -1,17 +1,17 @@
-"""The folder in which a run leaves what it did and measured.
+"""The run folder: the settings and the measurements of a run.
 
 scenario.toml      the resolved scenario
 jobs.parquet       a row per job, of all variants and replications, from the cluster
 tasks.parquet      a row per finished task, where jobs may have several tasks
 copies.parquet     a row per copy, where jobs have copies, or are served in several pools
 events.parquet     a row per message of a traced job that was sent or delivered, where jobs are traced
-twin.parquet       the same as jobs.parquet from the twin, where it was run; twin_tasks.parquet, twin_copies.parquet,
-                   twin_events.parquet
+twin.parquet       the same as jobs.parquet from the twin, if it was run; likewise twin_tasks.parquet,
+                   twin_copies.parquet, twin_events.parquet
 summary.json       statistics and verdicts (testbed.measure.summary)
-environment.json   versions, cores, when, how long
+environment.json   versions, cores, start time and duration
 
-Beside the folder, while the run goes on: targets-<folder>.json, where the processes' metrics are, in Prometheus'
-file_sd format. It is no file of the folder because Prometheus takes patterns for names of files, but not of folders.
+Next to the folder, while the run goes on: targets-<folder>.json with the addresses of the processes' metrics, in
+Prometheus' file_sd format. It is not in the folder because Prometheus accepts patterns for file names only.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from testbed.cluster.metrics.discovery import TargetGroup, encode, targets_file_of
 from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
-from testbed.measure import summary as summaries
 from testbed.core.records import COLUMNS, COPY_COLUMNS, TASK_COLUMNS, Measurements
-from testbed.measure.summary import Summary
-from testbed.cluster.metrics.discovery import TargetGroup, encode
-from testbed.scenario import ScenarioError, resolved
 from testbed.core.trace_recorder import TraceEvent
+from testbed.measure import summary as summaries
+from testbed.measure.summary import Summary
+from testbed.scenario import ScenarioError, load, resolved
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 BYTES_PER_JOB = 120  # of a row on disk and while it is written, with room to spare
 SPARE_BYTES = 20 << 20
 
-#: Columns of the files, as they are called there: the records' own, with units and without abbreviations.
+#: The names of columns in the files, where they differ from those of the records.
 FILE_NAMES = {
     "lag": "dispatch_lag",
     "response": "response_time",
@@ -102,7 +102,7 @@ def copies_table(measurements: Measurements, variant: str, replication: int, poo
 
 
 def events_table(measurements: Measurements, variant: str, replication: int) -> pa.Table:
-    """Return what happened to traced jobs as an Arrow table, in the order of time, which is in time units."""
+    """Return the events of traced jobs as an Arrow table, ordered by time, in time units."""
     events = measurements.events
     arrays = _of_run(variant, replication, len(events))
     for name in TraceEvent.__struct_fields__:
@@ -111,7 +111,7 @@ def events_table(measurements: Measurements, variant: str, replication: int) -> 
 
 
 def _of_run(variant: str, replication: int, rows: int) -> dict[str, Any]:
-    """The columns that say which run a row is of."""
+    """Return the columns that name the run of a row."""
     return {
         "variant": pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), [variant]),
         "replication": pa.array(np.full(rows, replication, dtype=np.int32)),
@@ -127,7 +127,7 @@ def read_jobs(path: Path, variant: str, replication: int, type_names: list[str])
         table = pq.read_table(
             path, columns=["variant", "replication", *(FILE_NAMES.get(name, name) for name, _, _ in COLUMNS)]
         )
-    except (OSError, ValueError) as error:  # of pyarrow's own errors those that a file can cause are ValueErrors
+    except (OSError, ValueError) as error:  # pyarrow's own errors about files are ValueErrors
         raise OutputError(f"{path}: does not hold the jobs of a run ({str(error).splitlines()[0]})") from None
     mine = pc.and_(pc.equal(table["variant"], variant), pc.equal(table["replication"], replication))
     table = table.filter(mine)
@@ -155,11 +155,11 @@ def make_folder(parent: Path, name: str) -> Path:
         raise OutputError(
             f"output folder {parent}: {error.strerror}; choose a folder that you may write to with --output"
         ) from None
-    raise OutputError(f"output folder {parent}: there are a hundred runs of this second; wait or tidy up")
+    raise OutputError(f"output folder {parent}: too many runs started within one second; wait, or remove some")
 
 
 def write_environment(folder: Path, started: float, seconds: float | None) -> None:
-    """Write ``environment.json``: versions, machine, when it started (seconds since the epoch) and how long it took."""
+    """Write ``environment.json``: versions, machine, start time (seconds since the epoch) and duration."""
     packages = (
         "loadbalance-testbed",
         "trio",
@@ -182,7 +182,7 @@ def write_environment(folder: Path, started: float, seconds: float | None) -> No
 
 
 class RunFolder:
-    """A new run folder, written as the run goes on: what is finished is on disk."""
+    """A new run folder, written while the run goes on: everything finished is on disk."""
 
     def __init__(self, scenario: Scenario, parent: Path, jobs: int) -> None:
         """Make a folder for ``scenario`` in ``parent``, with room for ``jobs`` rows. Raises OutputError."""
@@ -229,7 +229,7 @@ class RunFolder:
             self._append(name, copies_table(measurements, variant, replication, pool_names))
 
     def add_events(self, measurements: Measurements, variant: str, replication: int) -> None:
-        """Append what happened to the traced jobs of one run to ``events.parquet`` or ``twin_events.parquet``."""
+        """Append the events of one run's traced jobs to ``events.parquet`` or ``twin_events.parquet``."""
         if measurements.events:
             name = "events.parquet" if measurements.source == "cluster" else "twin_events.parquet"
             self._append(name, events_table(measurements, variant, replication))
@@ -240,25 +240,20 @@ class RunFolder:
         self._writers[name].write_table(table)
 
     def close_records(self) -> None:
-        """Finish the files of records, which nobody can read before; nothing is added after that."""
+        """Complete the files of records, which can't be read before; nothing is added afterwards."""
         for writer in self._writers.values():
             writer.close()
 
     def write_summaries(self, runs: list[Summary]) -> None:
-        """Write ``summary.json`` anew."""
+        """Replace ``summary.json``."""
         replace_file(self.path / "summary.json", summaries.encode(runs))
 
     def write_targets(self, groups: Sequence[TargetGroup]) -> None:
-        """Write where Prometheus finds the processes' metrics."""
+        """Write the addresses of the processes' metrics for Prometheus."""
         replace_file(self.targets_file, encode(groups))
 
     def _write_environment(self, seconds: float | None = None) -> None:
         write_environment(self.path, self._started, seconds)
-
-
-def targets_file_of(folder: Path) -> Path:
-    """Return the file beside a run's folder that says where the metrics of its processes are."""
-    return folder.with_name(f"targets-{folder.name}.json")
 
 
 class _Versioned(msgspec.Struct):
@@ -266,10 +261,10 @@ class _Versioned(msgspec.Struct):
 
 
 def require_schema(file: Path, text: bytes, known: int, *, unnumbered: int, remedy: str) -> None:
-    """Check that the JSON in ``text``, that of ``file``, has the schema that this version reads; before the rest of it.
+    """Check that ``text``, the JSON of ``file``, has the schema that this version reads, before the rest is decoded.
 
     ``unnumbered``: the schema of files without a number. Raises OutputError, which ends with the ``remedy``, for
-    another one, and ValueError for what is no JSON object.
+    another schema, and ValueError if the text is no JSON object.
     """
     found = msgspec.json.decode(text, type=_Versioned).schema
     found = unnumbered if found is None else found
@@ -282,16 +277,14 @@ def require_schema(file: Path, text: bytes, known: int, *, unnumbered: int, reme
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees either the old content or the new."""
+    """Write a file so that a reader sees either the old or the new content."""
     temporary = path.with_name(path.name + ".new")
     temporary.write_bytes(content)
     temporary.replace(path)
 
 
 def read_run(path: Path) -> tuple[Scenario, list[Summary]]:
-    """Return the scenario and the summaries of a run folder. Raises ScenarioError, or OutputError for no such run."""
-    from testbed.scenario import load
-
+    """Return the scenario and the summaries of a run folder. Raises OutputError when there is no such run."""
     summary = path / "summary.json"
     if not summary.exists():
         raise OutputError(f"{path}: not a folder of a finished run (it has no summary.json); give one from runs/")

@@ -5,22 +5,25 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from testbed.runs.experiment import Result, VariantRun, mean_response
 from testbed.measure.statistics import Interval, replication_interval
-from testbed.measure.summary import Summary
+from testbed.measure.summary import Summary, mean_response
 from testbed.theory.predict import Prediction
+
+if TYPE_CHECKING:
+    from testbed.runs.result import Result, VariantRun
 
 WIDTH = 120
 KINDS = {"approximation": "approx."}
 
 
 def plain_text(renderable: RenderableType, width: int = WIDTH) -> str:
-    """Return what a terminal would show, without colours."""
+    """Return the text that a terminal would show, without colours."""
     console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
     console.print(renderable)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO that it was given
@@ -28,14 +31,14 @@ def plain_text(renderable: RenderableType, width: int = WIDTH) -> str:
 
 
 def html(renderable: RenderableType, width: int = WIDTH) -> str:
-    """Return what a terminal would show, as HTML."""
+    """Return the text that a terminal would show, as HTML."""
     console = Console(file=io.StringIO(), width=width, record=True, force_terminal=True)
     console.print(renderable)
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
 def new_table(title: str, caption: str | None = None) -> Table:
-    """Return an empty table in the one style that all have; it fits into 80 columns of a terminal."""
+    """Return an empty table in the common style; it fits into 80 columns of a terminal."""
     return Table(
         title=title,
         caption=caption,
@@ -53,19 +56,19 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def with_interval(interval: Interval) -> str:
-    """Write a mean and the half-width of its interval; ~ marks an interval that the data were too few to trust."""
+    """Write a mean and the half-width of its interval; ~ marks an interval from too few data."""
     if interval.half_width is None:
         return number(interval.mean)
     return f"{number(interval.mean)} {'±' if interval.reliable else '~±'} {number(interval.half_width, 2)}"
 
 
-def signed_percent(share: float | None) -> str:
-    """Write a share with its sign, in percent."""
-    return "-" if share is None else f"{share:+.1%}"
+def signed_percent(fraction: float | None) -> str:
+    """Write a fraction with its sign, in percent."""
+    return "-" if fraction is None else f"{fraction:+.1%}"
 
 
 def against(mean: Interval, theory: float) -> str:
-    """Write by how much a measured mean differs from theory, and whether its interval holds the theory's value."""
+    """Write by how much a measured mean differs from theory, and whether its interval contains the theory's value."""
     if mean.mean is None:
         return "-"
     inside = mean.half_width is not None and abs(mean.mean - theory) <= mean.half_width
@@ -114,24 +117,24 @@ def results_table(result: Result) -> Table:
 
 
 def emulation_error(runs: list[VariantRun]) -> float | None:
-    """Return emulated minus twin mean response time as a share of the twin's, job by job, over replications."""
-    shares = [run.cluster.pathwise.mean for run in runs if run.cluster is not None and run.cluster.pathwise is not None]
-    known = [share for share in shares if share is not None]
+    """Return emulated minus twin mean response time, divided by the twin's, job by job, over replications."""
+    errors = [run.cluster.pathwise.mean for run in runs if run.cluster is not None and run.cluster.pathwise is not None]
+    known = [error for error in errors if error is not None]
     return replication_interval(known).mean if known else None
 
 
 def _copies(run: VariantRun) -> Iterable[str]:
-    """Yield what the copies of the jobs used in each pool, and what cancellations found."""
+    """Yield the effective load of each pool under copies, and the states at cancellation."""
     summary = run.summary
     for pool in summary.pools:
         load, theory = pool.effective_load, pool.theory_effective_load
-        beside = "" if theory is None else f" (theory {number(theory)}: {against(load, theory)})"
+        predicted = "" if theory is None else f" (theory {number(theory)}: {against(load, theory)})"
         wasted = [
-            f"{share / pool.service_requirement.mean:.1%} of it wasted by {why}"
-            for share, why in ((pool.wasted_by_rerouting, "rerouting"), (pool.wasted_by_losing, "losing copies"))
-            if share and pool.service_requirement.mean
+            f"{wasted / pool.service_requirement.mean:.1%} of it wasted by {why}"
+            for wasted, why in ((pool.wasted_by_rerouting, "rerouting"), (pool.wasted_by_losing, "losing copies"))
+            if wasted and pool.service_requirement.mean
         ]
-        measured = ", ".join([f"effective load {with_interval(load)}{beside}", *wasted])
+        measured = ", ".join([f"effective load {with_interval(load)}{predicted}", *wasted])
         yield f"{run.name}: pool {pool.name}: {measured}"
     found = summary.cancellations
     if found is None:
@@ -147,7 +150,7 @@ def _copies(run: VariantRun) -> Iterable[str]:
 
 
 def remarks(result: Result) -> Iterable[str]:
-    """Yield what a reader of the table should know: why a run is suspect, and what each prediction is worth."""
+    """Yield remarks on the table: why a run is suspect, and how good each prediction is."""
     for run in result.runs:
         for reason in run.summary.verdict.reasons:
             yield f"{run.name}: suspect: {reason}"

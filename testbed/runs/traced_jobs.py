@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from testbed.runs.run_folder import OutputError, read_run
-from testbed.runs.job_history import Job, Names, Step, history
 from testbed.core.trace_recorder import TraceEvent
+from testbed.runs.job_history import Job, Names, Step, history
+from testbed.runs.run_folder import OutputError, read_run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ class TracedRun:
     jobs: dict[int, Job]
 
     def history(self, job: int) -> list[Step]:
-        """Return what happened to a job. Raises OutputError for one that was not traced."""
+        """Return the history of a job. Raises OutputError for one that was not traced."""
         if job not in self.jobs:
             near = sorted(sorted(self.jobs, key=lambda other: abs(other - job))[:4])
             raise OutputError(
@@ -48,8 +48,8 @@ def traced_run(folder: Path, variant: str | None, replication: int, twin: bool) 
     if not events_file.exists():
         wanted = "of the twin, which `testbed twin` runs" if twin else "; run it again"
         raise OutputError(
-            f"{folder}: no job was traced {wanted}, with run.traced in the scenario: the share of jobs to trace, such "
-            "as 0.01"
+            f"{folder}: no job was traced {wanted}, with run.traced in the scenario: the fraction of jobs to trace, "
+            "such as 0.01"
         )
     events = pq.read_table(events_file)
     variants = events["variant"].unique().to_pylist()

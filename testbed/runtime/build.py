@@ -7,51 +7,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import Any, Final, cast
 
 import numpy as np
 
+from dispatchers.admission import CentralQueues
+from dispatchers.copying import Copying
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.live_servers import LiveServers
+from dispatchers.placement import DirectPlacement, Placement
+from dispatchers.policy import Policy
+from dispatchers.recovery import Recovery
+from dispatchers.slot_reservation import SlotReservation
 from servers.balancer import Balancer
 from servers.copy_server import CopyServer
 from servers.late_binding_server import LateBindingServer
 from servers.pool_server import PoolServer
 from servers.server import Server
 from servers.slot_reserving_server import SlotReservingServer
+from servers.task_server import TaskServer
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
 from testbed.core.agent import Environment, Timer
-from testbed.core.records import CopyRecords, JobRecords, Occupancy, TaskRecords
+from testbed.core.records import Occupancy
 from testbed.core.streams import generator
 from testbed.core.trace_recorder import TraceRecorder
 from testbed.runtime.central_queues import build_knowledge, build_rational, pool_agent_address
 from testbed.runtime.delay import Delay
+from testbed.scenario import Balance, Scenario
+from testbed.scenario.modes import PlacementKind, ServerKind, has_copies, has_tasks, recovers, tasks_move, traits_of
 from testbed.workload.distributions import Deterministic
 from testbed.workload.workload import Block, Workload
 
-if TYPE_CHECKING:
-    from dispatchers.policy import Policy
-    from testbed.scenario import Balance, Scenario
-
 SLICES = 100  # slices of the measured window in which occupancy is kept
+
+SERVERS: Final[dict[ServerKind, type[TaskServer[Any]]]] = {
+    ServerKind.PLAIN: Server,
+    ServerKind.LATE_BINDING: LateBindingServer,
+    ServerKind.SLOT_RESERVING: SlotReservingServer,
+    ServerKind.COPIES: CopyServer,
+}
 
 
 def build_servers(
     env: Environment, scenario: Scenario, servers: Iterable[int], meter: Occupancy
-) -> list[Server | PoolServer]:
+) -> list[TaskServer[Any] | PoolServer]:
     """Return the server agents at the given addresses; ``meter`` keeps how long they spend at each queue length."""
-    policy = scenario.policy_class
-    reports = policy.idle_reports
+    reports = scenario.policy_class.idle_reports
     dispatchers = range(scenario.servers, scenario.servers + scenario.cluster.dispatchers)
-    recovers = scenario.cluster.on_failure == "redispatch"
     wanted = set(servers)
-    server_class = Server
-    if policy.reserves:
-        server_class = LateBindingServer
-    elif policy.copies(scenario.dispatch.parameters) > 1:
-        server_class = CopyServer
-    elif holds(scenario):
-        server_class = SlotReservingServer
-    built: list[Server | PoolServer] = []
+    server_class = SERVERS[traits_of(scenario).server]
+    built: list[TaskServer[Any] | PoolServer] = []
     address = 0
     for pool in scenario.cluster.pools:
         speeds = [job_type.speed.get(pool.name, 1.0) for job_type in scenario.workload.types]
@@ -64,37 +71,16 @@ def build_servers(
                     address,
                     speeds=speeds,
                     meter=meter,
-                    buffer=pool.buffer,
                     idle_report_to=dispatchers if reports else (),
-                    dispatchers=dispatchers if recovers else (),
+                    dispatchers=dispatchers if recovers(scenario) else (),
+                    **({} if pool.buffer is None else {"buffer": pool.buffer}),
                 )
-                if scenario.balance is not None:
+                if scenario.balance is not None and isinstance(server, Server):
                     server.attach(build_balancer(server, scenario, scenario.balance, meter))
                 built.append(server)
             address += 1
     meter.servers.extend(built)
     return built
-
-
-def has_copies(scenario: Scenario) -> bool:
-    """Return whether jobs may have several copies, or visit several pools: each of them has a record then."""
-    policy = scenario.policy_class
-    return bool(scenario.central_pools) or policy.copies(scenario.dispatch.parameters) > 1
-
-
-def servers_talk(scenario: Scenario) -> bool:
-    """Return whether servers send messages to each other: where tasks move, and where copies are tied."""
-    return scenario.balance is not None or scenario.policy_class.ties
-
-
-def has_tasks(scenario: Scenario) -> bool:
-    """Return whether jobs may have several tasks."""
-    return scenario.workload.task_numbers.most > 1
-
-
-def holds(scenario: Scenario) -> bool:
-    """Return whether places must be held: a job of several tasks may meet a full buffer, and is then dropped whole."""
-    return has_tasks(scenario) and any(pool.buffer is not None for pool in scenario.cluster.pools)
 
 
 def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: Occupancy) -> Balancer:
@@ -103,7 +89,7 @@ def build_balancer(server: Server, scenario: Scenario, balance: Balance, tally: 
         server,
         servers=scenario.servers,
         tally=tally,
-        recovers=scenario.cluster.on_failure == "redispatch",
+        recovers=recovers(scenario),
         half=balance.steal == "half",
         choices=balance.victim_choices,
         newest=balance.moves == "newest",
@@ -130,28 +116,48 @@ def policy_of(scenario: Scenario) -> type[Policy]:
 
 
 def build_dispatcher(
-    env: Environment, scenario: Scenario, index: int, ledger: JobRecords, tasks: TaskRecords, copies: CopyRecords
+    env: Environment, scenario: Scenario, index: int, records: DispatcherRecords, *, switches: bool = False
 ) -> Dispatcher:
-    """Return the dispatcher agent of that index."""
-    return Dispatcher(
-        env,
-        scenario.servers + index,
+    """Return the dispatcher agent of that index; ``switches`` says whether its policy may be replaced."""
+    surroundings = Surroundings(
         index=index,
         servers=scenario.servers,
-        policy=policy_of(scenario),
-        parameters=scenario.dispatch.parameters,
-        ledger=ledger,
-        tasks=tasks if has_tasks(scenario) else None,
-        holds=holds(scenario),
-        recovers=scenario.cluster.on_failure == "redispatch",
-        tasks_move=scenario.balance is not None,
         pools=scenario.pools,
         types=[job_type.name for job_type in scenario.workload.types],
-        copies=copies if has_copies(scenario) else None,
-        pool_agent=pool_agent_address(scenario),
-        knowledge=build_knowledge(env, scenario, index),
         rational=build_rational(scenario),
     )
+    jobs = Jobs(env, scenario.servers + index, surroundings, records, build_knowledge(env, scenario, index))
+    policy, parameters = policy_of(scenario), scenario.dispatch.parameters
+    placement = build_placement(
+        traits_of(scenario).placement,
+        jobs,
+        LiveServers(jobs) if recovers(scenario) else None,
+        cancels_on_start=policy.cancels_on_start(parameters),
+        pool_agent=pool_agent_address(scenario),
+    )
+    recovery = Recovery(placement, tasks_move=tasks_move(scenario)) if recovers(scenario) else None
+    return Dispatcher(placement, partial(policy, parameters), recovery, switches=switches)
+
+
+def build_placement(
+    kind: PlacementKind,
+    jobs: Jobs,
+    live: LiveServers | None,
+    *,
+    cancels_on_start: bool = False,
+    pool_agent: int | None = None,
+) -> Placement:
+    """Return a placement of a dispatcher's jobs; copies may cancel on start, and central queues have an agent."""
+    match kind:
+        case PlacementKind.DIRECT:
+            return DirectPlacement(jobs, live)
+        case PlacementKind.SLOT_RESERVATION:
+            return SlotReservation(jobs, live)
+        case PlacementKind.COPYING:
+            return Copying(jobs, live, cancels_on_start=cancels_on_start)
+        case PlacementKind.CENTRAL_QUEUES:
+            assert pool_agent is not None, "central queues need their agent"
+            return CentralQueues(jobs, live, pool_agent=pool_agent)
 
 
 def build_workload(scenario: Scenario, replication: int) -> Workload:
@@ -183,13 +189,13 @@ def build_delay(scenario: Scenario, replication: int, process: str) -> Delay | N
     if not has_delay(scenario):
         return None
     delay = scenario.cluster.message_delay
-    law = Deterministic(delay) if isinstance(delay, (int, float)) else delay
-    return Delay(law.sample, generator(scenario.seed, replication, f"message delay/{process}"))
+    distribution = Deterministic(delay) if isinstance(delay, (int, float)) else delay
+    return Delay(distribution.sample, generator(scenario.seed, replication, f"message delay/{process}"))
 
 
 def build_trace(scenario: Scenario) -> TraceRecorder | None:
     """Return what records the messages of traced jobs, or None where no job is traced."""
-    return TraceRecorder(scenario.run.traced, scenario.servers) if scenario.run.traced else None
+    return TraceRecorder(scenario.run.traced) if scenario.run.traced else None
 
 
 def expected_jobs(scenario: Scenario) -> int:

@@ -1,19 +1,16 @@
-"""The agent of the central queues, and what dispatchers that assign jobs to pools are told."""
+"""The agent of the central queues, and what dispatchers that assign jobs to pools know."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from dispatchers.knowledge import Knowledge
-from dispatchers.static import Rational
+from dispatchers.view import Rational
 from servers.central_queue import CentralPool
 from servers.pool_agent import PoolAgent
 from servers.thresholds import Rules
 from testbed.core.agent import Environment
-
-if TYPE_CHECKING:
-    from testbed.scenario import Scenario
+from testbed.scenario import Scenario
 
 
 def pool_agent_address(scenario: Scenario) -> int | None:
@@ -54,7 +51,7 @@ def build_pool_agent(env: Environment, scenario: Scenario) -> PoolAgent | None:
 
 
 def build_knowledge(env: Environment, scenario: Scenario, index: int) -> Knowledge | None:
-    """Return what the scenario tells a dispatcher of its jobs; None for nothing."""
+    """Return what the scenario lets a dispatcher know of its jobs; None for nothing."""
     knows = scenario.knows
     if knows == "nothing":
         return None
@@ -72,6 +69,7 @@ def build_rational(scenario: Scenario) -> Rational | None:
     """
     if scenario.threshold is None or not scenario.threshold.rational:
         return None
+    # Here because these modules need scipy, whose import would cost each process of a cluster 0.65 CPU seconds.
     from testbed.theory.cluster_model import ClusterModel
     from testbed.theory.rerouting_replication import KnownSizes, rational_rule
     from testbed.theory.static_assignment import pools_of

@@ -149,7 +149,7 @@ class RealTimeRuntime:
         self.now = max(self.now, self.clock())
         self.lateness = 0.0
         for agent in self.agents:
-            agent.on_lost(first, last)
+            agent.on_down(first, last)
         self._end_turn(self.now)
 
     def find(self, first: int, last: int) -> None:
@@ -157,7 +157,7 @@ class RealTimeRuntime:
         self.now = max(self.now, self.clock())
         self.lateness = 0.0
         for agent in self.agents:
-            agent.on_found(first, last)
+            agent.on_up(first, last)
         self._end_turn(self.now)
 
     def start(self, at: float, since: float = 0.0) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dispatchers.jobs import DispatcherRecords
 from testbed.core.records import COUNTED, CopyRecords, JobRecords, Measurements, Occupancy, TaskRecords
 from testbed.runtime.build import (
     Source,
@@ -18,17 +18,13 @@ from testbed.runtime.build import (
     expected_copies,
     expected_jobs,
     expected_tasks,
-    has_copies,
-    has_tasks,
     schedule_slices,
     slice_edges,
 )
 from testbed.runtime.central_queues import build_pool_agent, pool_counters
 from testbed.runtime.virtual import VirtualRuntime
-
-if TYPE_CHECKING:
-    from testbed.scenario import Scenario
-
+from testbed.scenario import Scenario
+from testbed.scenario.modes import has_copies, has_tasks
 
 STEPS = 200  # in which a run is made, to see in between whether it is still wanted
 
@@ -47,9 +43,8 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
     tasks = TaskRecords(expected_tasks(scenario))
     workload = build_workload(scenario, replication)
     copies = CopyRecords(expected_copies(scenario))
-    dispatchers = [
-        build_dispatcher(runtime, scenario, i, records, tasks, copies) for i in range(scenario.cluster.dispatchers)
-    ]
+    kept = DispatcherRecords(records, tasks if has_tasks(scenario) else None, copies if has_copies(scenario) else None)
+    dispatchers = [build_dispatcher(runtime, scenario, i, kept) for i in range(scenario.cluster.dispatchers)]
     pool_agent = build_pool_agent(runtime, scenario)
     for agent in (*build_servers(runtime, scenario, range(scenario.servers), occupancy), *dispatchers):
         runtime.add(agent)
@@ -66,7 +61,11 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
     stopped_at = runtime.now
     # Drain in steps: agents with clocks of their own would otherwise keep the heap from ever being empty.
     last = scenario.horizon + scenario.drain
-    while runtime.now < last and any(d.in_system or d.closing for d in dispatchers) and not stopped():
+    while (
+        runtime.now < last
+        and any(d.in_system or d.placement.awaiting_cancellation for d in dispatchers)
+        and not stopped()
+    ):
         runtime.run(min(runtime.now + 1.0, last))
     for dispatcher in dispatchers:
         dispatcher.close(lambda server: False)
@@ -81,9 +80,9 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
         occupancy=table,
         counters={
             "jobs arrived": sum(dispatcher.arrived for dispatcher in dispatchers),
-            "probes": sum(dispatcher.probes for dispatcher in dispatchers),
+            "probes": sum(dispatcher.probes.sent for dispatcher in dispatchers),
             "idle reports": sum(dispatcher.idle_reports for dispatcher in dispatchers),
-            "reservations cancelled": sum(dispatcher.cancellations for dispatcher in dispatchers),
+            "reservations cancelled": sum(dispatcher.probes.cancellations for dispatcher in dispatchers),
             "messages": runtime.messages,
             **dict(zip(COUNTED, occupancy.counts, strict=True)),
             **pool_counters(pool_agent),

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from testbed.scenario.errors import ScenarioError, suggestion
+from testbed.scenario.modes import Mode, mode_of
 from testbed.scenario.queue_consistency import check_queues
 from testbed.scenario.settings import Scenario
 from testbed.workload.arrivals import Trace
@@ -69,7 +70,7 @@ def _check_policy(scenario: Scenario) -> None:
         )
     except ValueError as error:
         raise ScenarioError(str(error), key="dispatch") from None
-    if policy.reserves:
+    if mode_of(scenario) is Mode.LATE_BINDING:
         what = "the policy queues reservations and keeps waiting tasks at the dispatcher"
         if scenario.balance is not None:
             raise ScenarioError(f"{what}, where there are none to move; leave the table out", key="balance")

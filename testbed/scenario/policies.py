@@ -30,7 +30,7 @@ class PolicyLike(Protocol):
     remembers: ClassVar[bool]
     reserves: ClassVar[bool]
     ties: ClassVar[bool]
-    enters: ClassVar[bool]
+    admits: ClassVar[bool]
     rational: ClassVar[bool]
 
     def __init__(self, parameters: Any, dispatcher: Any) -> None: ...

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from testbed.core.placed_pool import PlacedPool
 from testbed.scenario.errors import ScenarioError
+from testbed.scenario.modes import Mode, mode_of
 from testbed.scenario.policies import policies
 from testbed.scenario.settings import Scenario
 from testbed.scenario.threshold import MOST_POOLS, Threshold
@@ -25,7 +26,7 @@ def _check_central_pools(scenario: Scenario) -> None:
     if not central:
         return
     key = f"cluster.pools[{central[0].index}].queue"
-    able = [policy.name for policy in policies().values() if policy.enters]
+    able = [policy.name for policy in policies().values() if policy.admits]
     if scenario.dispatch.policy not in able:
         raise ScenarioError(
             f"{scenario.dispatch.policy} places jobs on servers; for central queues set dispatch.policy to "
@@ -46,7 +47,7 @@ def _check_central_pools(scenario: Scenario) -> None:
 
 def _check_copies(scenario: Scenario) -> None:
     dispatch = scenario.dispatch
-    if scenario.policy_class.copies(dispatch.parameters) == 1:
+    if mode_of(scenario) is not Mode.COPIES:
         return
     if scenario.workload.task_numbers.most > 1:
         raise ScenarioError(f"{dispatch.policy} needs jobs of a single task; remove it", key="workload.tasks")

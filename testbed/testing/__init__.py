@@ -12,10 +12,10 @@ policy must keep, whatever it decides:
 * it sends at most the probes that ``probes_for_tasks`` claims;
 * for the same seed it makes the same decisions;
 * it places a job by the replies to this job's own probes, unless it says that it ``remembers``;
-* it reads neither the type nor the sizes of a job, and no other agent;
+* it uses nothing but its view of the dispatcher (``dispatchers.view``): neither types nor sizes, and no other agent;
 * of a job that is dropped no task is served;
 * if it makes copies of jobs: it places at most as many as ``copies`` claims, one of them completes its job, and all
-  come to an end: no server keeps one after it was told of the job's completion;
+  come to an end: no server keeps one after the cancellation at the job's completion;
 * it does so with one server, with jobs of several tasks, with several dispatchers, with full buffers, when messages
   are slow, when a server dies, and, if it has a ``timeout`` parameter, when every reply is late and when none comes.
 

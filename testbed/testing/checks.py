@@ -9,13 +9,14 @@ from typing import Any, cast
 
 import msgspec
 
+from dispatchers.dispatcher import Dispatcher
 from dispatchers.policy import Policy
 from testbed.core.outcomes import CopyOutcome, JobOutcome
 from testbed.core.records import JobRecords
 from testbed.scenario.policies import policies
 from testbed.testing.replies import check_replies
 from testbed.testing.systems import System, corners, fitting, most_tasks, random_systems
-from testbed.testing.watched import Trial, WatchedDispatcher
+from testbed.testing.watched import Trial
 from testbed.testing.world import simulate
 
 
@@ -85,7 +86,7 @@ def _run(policy: type[Policy], parameters: Any, system: System, silent: frozense
     most = most_tasks(policy, parameters, system.servers)
     jobs = [job._replace(sizes=job.sizes[:most]) for job in system.jobs]
     repeats = system.dies is not None and system.servers > 1
-    trial = Trial(policy, parameters, system.servers, [len(job.sizes) for job in jobs], repeats)
+    trial = Trial(policy, parameters, system.servers, [len(job.sizes) for job in jobs], repeats, system.buffer)
     records = JobRecords(len(jobs))
     try:
         dispatchers = simulate(trial, replace(system, jobs=jobs), silent, records)
@@ -94,7 +95,7 @@ def _run(policy: type[Policy], parameters: Any, system: System, silent: frozense
     except Exception as error:
         raise trial.broken(f"fails with {error!r}") from error
     for dispatcher in dispatchers:
-        if dispatcher.done_twice:
+        if dispatcher.jobs.done_twice:
             raise trial.broken("has a task done twice")
         for job, ticket in dispatcher.in_system.items():
             if trial.copies[job]:
@@ -113,15 +114,16 @@ def _run(policy: type[Policy], parameters: Any, system: System, silent: frozense
     return trial
 
 
-def _check_copies(trial: Trial, dispatcher: WatchedDispatcher) -> None:
+def _check_copies(trial: Trial, dispatcher: Dispatcher) -> None:
     """Check that all copies of each job have ended in a record, one of them in the job's completion."""
-    columns = dispatcher.copies.columns()
+    assert dispatcher.jobs.records.copies is not None
+    columns = dispatcher.jobs.records.copies.columns()
     fates = defaultdict(list)
     for job, copy, fate in zip(*(columns[name].tolist() for name in ("job", "copy", "fate")), strict=True):
         fates[job].append(fate)
         if trial.taken[job, copy] > 1:
             raise trial.broken(f"has a copy of job {job} come to a server twice")
-    if dispatcher.closing:
+    if dispatcher.placement.awaiting_cancellation:
         raise trial.broken("has copies of finished jobs that never end")
     for job, ended in fates.items():
         if ended.count(CopyOutcome.WON) != 1 and job not in dispatcher.in_system:

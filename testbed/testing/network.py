@@ -1,8 +1,8 @@
 """A network that keeps messages in order between two agents and promises nothing else, for tests of protocols.
 
 Any channel may be as slow as it likes, and a timer may come before or after any message. When the servers of a group
-die, a prefix of what each had sent to each survivor still arrives, the survivor is told of the death after it, and what
-is sent to the dead vanishes. That is all that sockets promise.
+die, a prefix of what each had sent to each survivor still arrives, the survivor is notified of the death after it, and
+what is sent to the dead vanishes. That is all that sockets promise.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NetworkEnvironment:
 
 
 class Network:
-    """Agents and what is on its way between them; all that is left to chance follows from ``seed``.
+    """Agents and what is on its way between them; everything random follows from ``seed``.
 
     ``delay`` is how much slower messages are than timers, as long as the run is wild: with 0 messages overtake all
     timers, towards 1 timers overtake all messages.
@@ -68,7 +68,7 @@ class Network:
         self._order = 0
         self.channels: dict[tuple[int, int], deque[Message]] = {}
         self._weights: dict[tuple[int, int], float] = {}
-        self._notices: dict[tuple[int, int], set[int]] = {}  # by group: survivors still to be told
+        self._notices: dict[tuple[int, int], set[int]] = {}  # by group: survivors that have not been notified yet
 
     def environment(self, address: int) -> NetworkEnvironment:
         """Return what the agent at ``address`` may use."""
@@ -145,7 +145,7 @@ class Network:
         raise AssertionError(f"not finished after {MOST_STEPS} messages and timers")
 
     def _events(self) -> list[tuple[float, Callable[[], None]]]:
-        """Return what can happen now but for timers: (weight, deed)."""
+        """Return what can happen now, except timers: (weight, deed)."""
         found: list[tuple[float, Callable[[], None]]] = [
             (self._weights[pair], partial(self._deliver_next, channel))
             for pair, channel in self.channels.items()
@@ -182,4 +182,4 @@ class Network:
 
     def _tell(self, first: int, last: int, address: int) -> None:
         self._notices[first, last].discard(address)
-        self.agents[address].on_lost(first, last)
+        self.agents[address].on_down(first, last)

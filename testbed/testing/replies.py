@@ -63,7 +63,9 @@ def _places(
 
     most = most_tasks(policy, parameters, system.servers)
     jobs = [job._replace(sizes=job.sizes[:most]) for job in system.jobs]
-    trial = Trial(policy, parameters, system.servers, [len(job.sizes) for job in jobs], False, queue_length)
+    trial = Trial(
+        policy, parameters, system.servers, [len(job.sizes) for job in jobs], False, queue_length=queue_length
+    )
     simulate(trial, replace(system, jobs=jobs), frozenset(), JobRecords(len(jobs)))
     sent = [message for _, message in trial.decisions]
     places = {(message.job, message.task): message.to for message in sent if isinstance(message, Assign)}

@@ -33,7 +33,7 @@ class System:
     """A small system to try a policy in. Message delays are uniform between the two numbers of ``delay``.
 
     ``dies``: when a server dies, and which (modulo their number), if there are at least two. What the others had sent
-    to it is lost; they hear of its death when all that it had sent has come.
+    to it is lost; they learn of its death when all that it had sent has arrived.
     """
 
     servers: int

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from typing_extensions import override
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.live_servers import LiveServers
 from dispatchers.policy import Policy
-from dispatchers.ticket import Ticket
+from dispatchers.recovery import Recovery
+from dispatchers.view import DispatcherView
 from servers.copy_server import CopyServer
 from servers.late_binding_server import LateBindingServer
 from servers.server import Server
+from servers.service_clock import ServiceClock
 from servers.slot_reserving_server import SlotReservingServer
+from servers.task_server import TaskServer
 from testbed.core.agent import Agent, Timer
 from testbed.core.messages import (
     Assign,
@@ -29,7 +35,9 @@ from testbed.core.messages import (
 )
 from testbed.core.records import CopyRecords, JobRecords
 from testbed.core.streams import Stream
+from testbed.runtime.build import build_placement
 from testbed.runtime.virtual import VirtualRuntime
+from testbed.scenario.modes import MODES, Mode, ServerKind, mode_of_policy
 
 
 @dataclass
@@ -41,12 +49,21 @@ class Trial:
     servers: int
     tasks: list[int]  # by job
     repeats: bool  # whether a death may have tasks dispatched again
+    buffer: int | None = None  # of each server
     queue_length: Callable[[int, int], int] | None = None  # what a server (the second) replies to a job's probe
     decisions: list[tuple[float, Message]] = field(default_factory=list)  # probes and placements, and when
     probes: Counter[int] = field(default_factory=Counter)  # by job
     taken: Counter[tuple[int, int]] = field(default_factory=Counter)  # tasks that came to a server: job and task
     served: Counter[int] = field(default_factory=Counter)  # tasks whose service began, by job
     copies: Counter[int] = field(default_factory=Counter)  # copies that were placed, by job
+
+    @property
+    def mode(self) -> Mode:
+        """How the policy places jobs."""
+        several_tasks = max(self.tasks, default=1) > 1
+        return mode_of_policy(
+            self.policy, self.parameters, central=False, reserves_slots=self.buffer is not None and several_tasks
+        )
 
     @property
     def most_copies(self) -> int:
@@ -112,113 +129,83 @@ class WatchedEnvironment:
         return self.__runtime.stream(name)
 
 
-#: What may read all of a ticket.
-_PRIVY = (
-    "dispatchers.dispatcher",
-    "dispatchers.awaiting_cancellation",
-    "dispatchers.copying",
-    "dispatchers.admission",
-    "dispatchers.slot_reservation",
-    "dispatchers.recovery",
-    __name__,
-)
+def watched_dispatcher(env: Any, address: int, index: int, trial: Trial, records: JobRecords) -> Dispatcher:
+    """Return a dispatcher whose policy acts through a view that checks what it is asked to do."""
+    surroundings = Surroundings(index=index, servers=trial.servers)
+    jobs = Jobs(env, address, surroundings, DispatcherRecords(records, copies=CopyRecords(0)))
+    live = LiveServers(jobs) if trial.repeats else None
+    cancels_on_start = trial.policy.cancels_on_start(trial.parameters)
+    placement = build_placement(MODES[trial.mode].placement, jobs, live, cancels_on_start=cancels_on_start)
+
+    def make_policy(view: DispatcherView) -> Policy:
+        return trial.policy(trial.parameters, _checking(view, trial, jobs))
+
+    return Dispatcher(placement, make_policy, Recovery(placement) if trial.repeats else None)
 
 
-class _SealedTicket(Ticket):
-    """A ticket whose type and sizes can be read by the dispatcher only."""
+def _checking(view: DispatcherView, trial: Trial, jobs: Jobs) -> DispatcherView:
+    """Return a view that places only jobs in the system, and none more often than it has tasks."""
 
-    def __init__(self, trial: Trial, ticket: Ticket) -> None:
-        super().__init__(ticket.arrival, ticket.lag, ticket.job_type, ticket.sizes)
-        self.trial = trial
-        for name in ("every_size", "signal"):  # which most have not
-            if hasattr(ticket, name):
-                setattr(self, name, getattr(ticket, name))
+    def check_in_system(job: int) -> None:
+        if job not in jobs.in_system:
+            raise trial.broken(f"places job {job}, which has ended or is not its dispatcher's")
 
-    def __getattribute__(self, name: str) -> Any:
-        if (
-            name in ("job_type", "sizes", "every_size", "signal")
-            and sys._getframe(1).f_globals["__name__"] not in _PRIVY
-        ):
-            raise self.trial.broken(f"reads the {name} of a job, which a policy may not know")
-        return super().__getattribute__(name)
+    def assign(job: int, server: int) -> None:
+        check_in_system(job)
+        ticket = jobs.in_system[job]
+        if trial.most_copies == 1 and len(ticket.at) == trial.tasks[job] and not ticket.again:
+            raise trial.broken(f"places job {job} a second time")
+        view.assign(job, server)
 
+    def assign_tied(job: int, servers: Sequence[int]) -> None:
+        check_in_system(job)
+        view.assign_tied(job, servers)
 
-class _SealedTickets(dict[int, Any]):
-    """A dispatcher's table of jobs, which seals each ticket that it is given."""
-
-    def __init__(self, trial: Trial) -> None:
-        super().__init__()
-        self.__trial = trial
-
-    def __setitem__(self, job: int, ticket: Ticket) -> None:
-        super().__setitem__(job, _SealedTicket(self.__trial, ticket))
+    return replace(view, assign=assign, assign_tied=assign_tied)
 
 
-class WatchedDispatcher(Dispatcher):
-    """A dispatcher that checks what its policy asks of it."""
+class _WatchedClock(ServiceClock[Any]):
+    """Counts the services that begin; those of a dead server have no end."""
 
-    def __init__(self, env: Any, address: int, *, index: int, trial: Trial, ledger: JobRecords, holds: bool) -> None:
-        self._trial = trial
-        self.copies = CopyRecords(0)
-        super().__init__(
-            env,
-            address,
-            index=index,
-            servers=trial.servers,
-            policy=trial.policy,
-            parameters=trial.parameters,
-            ledger=ledger,
-            recovers=trial.repeats,
-            holds=holds,
-            copies=self.copies,
-        )
-        self.in_system: _SealedTickets = _SealedTickets(trial)
-        self._watch_assign()
+    def __init__(self, server: Watched, speeds: Sequence[float]) -> None:
+        super().__init__(server.env, speeds, self._end)
+        self._server = server
 
-    def _watch_assign(self) -> None:
-        """Check what is asked of ``assign``, which the dispatcher itself exchanges as things happen."""
-        assign = self.assign
-        if self.copying is not None:
-            self.assign = self._assign_copy  # type: ignore[method-assign]  # as below
-            return
+    @override
+    def start(self, task: Any, wait: float, position: int, now: float) -> Timer:
+        self._server.trial.served[task.job] += 1
+        return super().start(task, wait, position, now)
 
-        def checked(job: int, server: int) -> None:
-            self._check_in_system(job)
-            ticket = self.in_system[job]
-            if len(ticket.at) == self._trial.tasks[job] and not ticket.again:
-                raise self._trial.broken(f"places job {job} a second time")
-            assign(job, server)
-
-        # Over whatever the dispatcher has put there itself; mypy wants methods left alone.
-        self.assign = checked  # type: ignore[method-assign]
-
-    def _assign_copy(self, job: int, server: int) -> None:
-        assert self.copying is not None
-        self._check_in_system(job)
-        self.copying.assign(job, server)
-
-    def assign_tied(self, job: int, servers: Sequence[int]) -> None:
-        """Check that there is a job to be placed."""
-        self._check_in_system(job)
-        super().assign_tied(job, servers)
-
-    def _check_in_system(self, job: int) -> None:
-        if job not in self.in_system:
-            raise self._trial.broken(f"places job {job}, which has ended or is not its dispatcher's")
-
-    def on_lost(self, first: int, last: int) -> None:
-        """Note deaths, after which the dispatcher assigns by another method."""
-        super().on_lost(first, last)
-        self._watch_assign()
+    def _end(self) -> None:
+        if not self._server.dead:
+            self._server.on_finish()
 
 
-class WatchedServer(Server):
+class Watched(TaskServer[Any]):
     """A server that counts the tasks that come to it, may never reply to a probe, and may die."""
 
     trial: Trial
     silent = False
     dead = False
 
+    def __init__(self, *arguments: Any, speeds: Sequence[float], **settings: Any) -> None:
+        super().__init__(*arguments, speeds=speeds, **settings)
+        self._clock = _WatchedClock(self, speeds)
+
+    @override
+    def on_probe(self, probe: Probe) -> None:
+        """Reply, unless the server is silent; with a queue length of the trial's own, if it has one."""
+        if self.trial.queue_length is not None:
+            length = self.trial.queue_length(probe.job, self.address)
+            self.env.send(ProbeReply(probe.sender, self.address, probe.job, length, probe.round))
+        elif not self.silent:
+            super().on_probe(probe)
+
+
+class WatchedServer(Watched, Server):
+    """A watched server with a queue of tasks."""
+
+    @override
     def on_assign(self, task: Assign) -> None:
         """Count a task that comes."""
         self.trial.taken[task.job, task.task] += 1
@@ -230,33 +217,18 @@ class WatchedServer(Server):
         if self.queue_length > self._buffer:
             raise self.trial.broken("has more tasks come to a server than its buffer holds")
 
-    def _serve(self, task: Assign, wait: float, position: int, now: float) -> None:
-        self.trial.served[task.job] += 1
-        super()._serve(task, wait, position, now)
-
-    def on_finish(self) -> None:
-        """End a service, unless the server has died."""
-        if not self.dead:
-            super().on_finish()
-
-    def on_probe(self, probe: Probe) -> None:
-        """Reply, unless the server is silent; with a queue length of the trial's own, if it has one."""
-        if self.trial.queue_length is not None:
-            length = self.trial.queue_length(probe.job, self.address)
-            self.env.send(ProbeReply(probe.sender, self.address, probe.job, length, probe.question))
-        elif not self.silent:
-            super().on_probe(probe)
-
 
 class WatchedSlotReservingServer(WatchedServer, SlotReservingServer):
     """A watched server with slots that can be reserved."""
 
+    @override
     def on_commit(self, task: Commit) -> None:
         """Count a task that comes."""
         self.trial.taken[task.job, task.task] += 1
         super().on_commit(task)
         self.check_buffer()
 
+    @override
     def check_buffer(self) -> None:
         """Check this of reserved slots, too."""
         super().check_buffer()
@@ -264,23 +236,39 @@ class WatchedSlotReservingServer(WatchedServer, SlotReservingServer):
             raise self.trial.broken(f"has a server reserve {self.reserved} slots of a buffer of {self._buffer}")
 
 
-class WatchedLateBindingServer(WatchedServer, LateBindingServer):
+class WatchedLateBindingServer(Watched, LateBindingServer):
     """A watched server into whose queue reservations may be put."""
 
+    @override
+    def on_assign(self, task: Assign) -> None:
+        """Count a task that comes."""
+        self.trial.taken[task.job, task.task] += 1
+        super().on_assign(task)
 
-class WatchedCopyServer(WatchedServer, CopyServer):
+
+class WatchedCopyServer(Watched, CopyServer):
     """A watched server of copies."""
 
+    @override
     def on_assign_copy(self, task: AssignCopy) -> None:
         """Count a copy that comes."""
         self.trial.taken[task.job, task.copy] += 1
         super().on_assign_copy(task)
 
+    @override
     def on_cancel_copy(self, cancel: CancelCopy) -> None:
         """Cancel a copy, and check that it has gone if its dispatcher says so."""
         super().on_cancel_copy(cancel)
         if cancel.sender == cancel.dispatcher and self.has(cancel.dispatcher, cancel.number):
-            raise self.trial.broken(f"has a server keep a copy of job {cancel.job} after it was told of its end")
+            raise self.trial.broken(f"has a server keep a copy of job {cancel.job} after its cancellation")
+
+
+WATCHED: Final[dict[ServerKind, type[Watched]]] = {
+    ServerKind.PLAIN: WatchedServer,
+    ServerKind.LATE_BINDING: WatchedLateBindingServer,
+    ServerKind.SLOT_RESERVING: WatchedSlotReservingServer,
+    ServerKind.COPIES: WatchedCopyServer,
+}
 
 
 class Grave(Agent):

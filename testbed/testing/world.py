@@ -7,28 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from dispatchers.dispatcher import Dispatcher
 from servers.copy_server import CopyServer
 from servers.slot_reserving_server import SlotReservingServer
 from testbed.core.records import JobRecords, Occupancy
 from testbed.core.streams import generator
 from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
+from testbed.scenario.modes import MODES, Mode
 from testbed.testing.systems import SPEEDS, System
-from testbed.testing.watched import (
-    Grave,
-    Trial,
-    WatchedCopyServer,
-    WatchedDispatcher,
-    WatchedEnvironment,
-    WatchedLateBindingServer,
-    WatchedServer,
-    WatchedSlotReservingServer,
-)
+from testbed.testing.watched import WATCHED, Grave, Trial, Watched, WatchedEnvironment, watched_dispatcher
 
 PATIENCE = 1000.0  # time units after the last service could have ended; a job still not placed then counts as lost
 
 
-def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobRecords) -> list[WatchedDispatcher]:
+def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobRecords) -> list[Dispatcher]:
     """Run the trial's policy in a system whose ``silent`` servers never reply to a probe; return the dispatchers."""
     low, high = system.delay or (0.0, 0.0)
 
@@ -38,32 +31,22 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
     delay = Delay(delays, generator(system.seed, 0, "message delay")) if system.delay else None
     runtime = VirtualRuntime(system.seed, delay=delay)
     env = WatchedEnvironment(runtime, trial)
-    copied = trial.most_copies > 1
-    buffer = None if trial.policy.reserves or copied else system.buffer
-    holds = buffer is not None and max(trial.tasks, default=1) > 1
     dispatchers = [
-        WatchedDispatcher(env, system.servers + index, index=index, trial=trial, ledger=records, holds=holds)
-        for index in range(system.dispatchers)
+        watched_dispatcher(env, system.servers + index, index, trial, records) for index in range(system.dispatchers)
     ]
     addresses = [dispatcher.address for dispatcher in dispatchers]
-    server_class: type[WatchedServer] = WatchedServer
-    if trial.policy.reserves:
-        server_class = WatchedLateBindingServer
-    elif copied:
-        server_class = WatchedCopyServer
-    elif holds:
-        server_class = WatchedSlotReservingServer
+    server_class = WATCHED[MODES[trial.mode].server]
     meter = Occupancy()
-    servers: list[WatchedServer] = []
+    servers: list[Watched] = []
     for address in range(system.servers):
         server = server_class(
             runtime,
             address,
             speeds=SPEEDS,
             meter=meter,
-            buffer=buffer,
             idle_report_to=addresses if trial.policy.idle_reports else [],
             dispatchers=addresses if trial.repeats else [],
+            **({"buffer": trial.buffer} if trial.mode in (Mode.DIRECT, Mode.SLOT_RESERVATION) else {}),
         )
         server.trial = trial
         server.silent = address in silent
@@ -79,7 +62,7 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
         when += job.gap
         work += sum(job.sizes) / SPEEDS[job.job_type]
         dispatcher = dispatchers[job.dispatcher % system.dispatchers]
-        sizes = (job.sizes * trial.most_copies)[: trial.most_copies] if copied else job.sizes
+        sizes = (job.sizes * trial.most_copies)[: trial.most_copies] if trial.mode is Mode.COPIES else job.sizes
         runtime.call_at(when, partial(dispatcher.arrive, number, job.job_type, sizes))
     timeout = getattr(trial.parameters, "timeout", None) or 0.0
     runtime.run(when + work + timeout + PATIENCE)
@@ -94,9 +77,9 @@ def simulate(trial: Trial, system: System, silent: frozenset[int], records: JobR
 def _schedule_death(
     runtime: VirtualRuntime,
     when: float,
-    servers: list[WatchedServer],
-    dying: WatchedServer,
-    dispatchers: list[WatchedDispatcher],
+    servers: list[Watched],
+    dying: Watched,
+    dispatchers: list[Dispatcher],
     longest_delay: float,
 ) -> None:
     address = dying.address
@@ -107,7 +90,7 @@ def _schedule_death(
 
     def notice() -> None:
         for agent in (*(server for server in servers if server is not dying), *dispatchers):
-            agent.on_lost(address, address)
+            agent.on_down(address, address)
 
     runtime.call_at(when, die)
     # On a connection its end comes after all that was sent on it; messages that leave at one time come in any order.

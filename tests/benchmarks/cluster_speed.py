@@ -91,7 +91,7 @@ class _Wire:
         self._encoder.frame(self.outbox)
         for message in self.outbox:
             if isinstance(message, Probe):
-                self.answers.append(ProbeReply(message.sender, message.to, message.job, 0, message.question))
+                self.answers.append(ProbeReply(message.sender, message.to, message.job, 0, message.round))
             elif isinstance(message, Assign):
                 self.answers.append(Done(message.sender, message.to, message.job, message.task, 0.0, 1.0, 1))
         self.outbox.clear()

@@ -26,7 +26,7 @@ from testbed.cluster.observing import Observer, theory_of
 from testbed.core.records import ProcessReport
 from testbed.present.dash.reporter import PageReporter
 from testbed.present.dash.serving import Place
-from testbed.present.live import Silent
+from testbed.runs.display import Silent
 from testbed.theory.predict import predict
 
 ROUNDS = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -10,10 +11,15 @@ import pytest
 from scipy.stats import chi2
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.live_servers import LiveServers
+from dispatchers.placement import DirectPlacement, Placement
 from dispatchers.policy import NoParameters, Policy
+from dispatchers.recovery import Recovery
 from testbed.core.agent import Agent
 from testbed.core.messages import Assign, Done, Idle, Message, PeerDown, Probe, ProbeReply
-from testbed.core.records import JobRecords
+from testbed.core.placed_pool import PlacedPool
+from testbed.core.records import CopyRecords, JobRecords
 from testbed.core.streams import generator
 from testbed.runtime.delay import Delay
 from testbed.runtime.virtual import VirtualRuntime
@@ -34,7 +40,7 @@ class ScriptedServer(Agent):
     def on_probe(self, probe: Probe) -> None:
         self.bench.probed.setdefault(probe.job, []).append(self.address)
         if self.reply_after is not None:
-            reply = ProbeReply(probe.sender, self.address, probe.job, self.queue_length, probe.question)
+            reply = ProbeReply(probe.sender, self.address, probe.job, self.queue_length, probe.round)
             if self.reply_after:
                 self.env.call_at(self.env.now + self.reply_after, partial(self.env.send, reply))
             else:
@@ -64,15 +70,8 @@ class Bench:
         self.placed_at: dict[int, float] = {}
         self.records = JobRecords(1)
         kind = policies()[policy]
-        self.dispatcher = Dispatcher(
-            self.runtime,
-            servers,
-            index=0,
-            servers=servers,
-            policy=kind,
-            parameters=kind.Parameters(**parameters),
-            ledger=self.records,
-        )
+        jobs = Jobs(self.runtime, servers, Surroundings(0, servers), DispatcherRecords(self.records))
+        self.dispatcher = Dispatcher(DirectPlacement(jobs), partial(kind, kind.Parameters(**parameters)))
         self.servers = [ScriptedServer(self, address) for address in range(servers)]
         for agent in (*self.servers, self.dispatcher):
             self.runtime.add(agent)
@@ -104,21 +103,30 @@ class Bench:
 class Desk:
     """A dispatcher alone: a test tells it what its ``servers`` say, and looks at what it has sent."""
 
-    def __init__(self, policy: type[Policy], parameters: Any = None, *, servers: int = 4, **settings: Any) -> None:
-        self.runtime = VirtualRuntime(1)
+    def __init__(
+        self,
+        policy: type[Policy],
+        parameters: Any = None,
+        *,
+        servers: int = 4,
+        seed: int = 1,
+        place: Callable[[Jobs, LiveServers | None], Placement] = DirectPlacement,
+        recovers: bool = False,
+        tasks_move: bool = False,
+        copies: CopyRecords | None = None,
+        pools: Sequence[PlacedPool] = (),
+        switches: bool = False,
+    ) -> None:
+        self.runtime = VirtualRuntime(seed)
         self.sent: list[Message] = []
         self.runtime.send = self.sent.append
         self.records = JobRecords(1)
-        self.dispatcher = Dispatcher(
-            self.runtime,
-            servers,
-            index=0,
-            servers=servers,
-            policy=policy,
-            parameters=NoParameters() if parameters is None else parameters,
-            ledger=self.records,
-            **settings,
-        )
+        surroundings = Surroundings(0, servers, pools)
+        jobs = Jobs(self.runtime, servers, surroundings, DispatcherRecords(self.records, copies=copies))
+        placement = place(jobs, LiveServers(jobs) if recovers else None)
+        recovery = Recovery(placement, tasks_move=tasks_move) if recovers else None
+        make_policy = partial(policy, NoParameters() if parameters is None else parameters)
+        self.dispatcher = Dispatcher(placement, make_policy, recovery, switches=switches)
 
     def arrive(self, job: int = 0, *sizes: float) -> int | None:
         """Let a job arrive, and return where the latest task was placed."""
@@ -131,7 +139,7 @@ class Desk:
             self.runtime.run(self.runtime.now)
 
     def lost(self, first: int, last: int | None = None) -> None:
-        self.dispatcher.on_lost(first, first if last is None else last)
+        self.dispatcher.on_down(first, first if last is None else last)
         self.runtime.run(self.runtime.now)
 
     def noticed(self, dead: int, *senders: int) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isnan, nan
+from functools import partial
+from math import isnan
 from typing import Any
 
 import pytest
 
+from dispatchers.admission import CentralQueues
 from dispatchers.static import Static, StaticParameters
 from testbed.core.messages import Admit, Assign, CopyEnded, Done, JobDone
 from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
 from testbed.core.placed_pool import PlacedPool
 from testbed.core.records import CopyRecords
+from testbed.core.rows import CopyRecord
 
 SERVERS = 6  # 0 and 1 of pool "central", 2 to 5 of pool "own"
 HERE, AGENT = SERVERS, SERVERS + 1
@@ -32,7 +35,7 @@ def desk_for(open_desk: Any) -> Callable[..., Any]:
             recovers=True,
             pools=POOLS,
             copies=copies,
-            pool_agent=AGENT,
+            place=partial(CentralQueues, pool_agent=AGENT),
         )
         desk.copies = copies
         return desk
@@ -41,7 +44,8 @@ def desk_for(open_desk: Any) -> Callable[..., Any]:
 
 
 def ended(job: int, order: int, outcome: CopyOutcome) -> CopyEnded:
-    return CopyEnded(HERE, AGENT, job, order, 0, 1, 0.5, 2.0, 0, outcome, StateAtCancellation.NOT_CANCELLED, nan)
+    state = StateAtCancellation.NOT_CANCELLED
+    return CopyEnded(HERE, AGENT, CopyRecord(job, order, 0, 1, 0.5, 2.0, 0, outcome, state))
 
 
 def rows(desk: Any, *names: str) -> list[tuple[Any, ...]]:
@@ -65,9 +69,9 @@ def test_a_job_of_a_server_with_a_queue_of_its_own_is_one_copy_that_wins(desk_fo
         [0.25],
         [2],
     ]
-    assert desk.dispatcher.closing == 0
+    assert desk.dispatcher.placement.awaiting_cancellation == 0
     desk.tell(Done(HERE, server, 0, 0, 0.25, 3.0))
-    assert (desk.dispatcher.done_twice, desk.copies.count) == (1, 1)
+    assert (desk.dispatcher.jobs.done_twice, desk.copies.count) == (1, 1)
 
 
 def test_a_job_that_died_with_such_a_server_has_a_record_of_that_before_its_next_copy(
@@ -93,8 +97,8 @@ def test_what_dies_with_such_a_server_is_never_placed_on_a_server_of_a_central_q
     assert len(desk.placed) > 60
     assert set(desk.placed[40:]) == {2}
     desk.lost(0, 1)
-    desk.dispatcher.on_found(0, 1)
-    desk.dispatcher.on_found(4, 4)
+    desk.dispatcher.on_up(0, 1)
+    desk.dispatcher.on_up(4, 4)
     for job in range(40, 80):
         desk.arrive(job)
     assert set(desk.placed[-40:]) == {2, 4}
@@ -108,7 +112,7 @@ def test_a_job_that_died_with_such_a_server_may_join_a_central_queue(desk_for: C
     desk.lost(2, 5)
     moved = sorted({admission.job for admission in desk.of(Admit)} - admitted)
     assert moved == []
-    desk.dispatcher.on_found(2, 2)
+    desk.dispatcher.on_up(2, 2)
     moved = sorted({admission.job for admission in desk.of(Admit)} - admitted)
     assert len(moved) > 5
     job, other = moved[:2]
@@ -121,7 +125,11 @@ def test_a_job_that_died_with_such_a_server_may_join_a_central_queue(desk_for: C
         (2, CopyOutcome.WON),
     ]
     jobs = desk.records.columns()
-    assert (jobs["job"].tolist(), jobs["work"].tolist(), desk.dispatcher.closing) == ([job], [4.0], 0)
+    assert (jobs["job"].tolist(), jobs["work"].tolist(), desk.dispatcher.placement.awaiting_cancellation) == (
+        [job],
+        [4.0],
+        0,
+    )
     # The others are in the central queue now, whatever becomes of the server where they were.
     desk.dispatcher.close(lambda server: server >= 2)
     jobs = desk.records.columns()

@@ -1,4 +1,4 @@
-"""Agents are plain state machines (DESIGN rule 1): what ``dispatchers/`` and ``servers/`` may import."""
+"""Agents are plain state machines (architecture.md, rule 1): what ``dispatchers/`` and ``servers/`` may import."""
 
 import ast
 from pathlib import Path
@@ -18,6 +18,7 @@ ALLOWED = {
     "testbed.core.copy_life",
     "testbed.core.outcomes",
     "testbed.core.records",
+    "testbed.core.rows",
     "testbed.core.placed_pool",
     "testbed.core.messages",
     "testbed.core.streams",

@@ -71,7 +71,7 @@ def test_a_batch_that_waits_too_long_goes_to_those_that_replied(bench: Any) -> N
         assert at[2] == expected[2]
 
 
-def test_a_reply_to_a_question_that_is_settled_does_not_count_for_another(bench: Any) -> None:
+def test_a_reply_to_a_probe_round_that_has_ended_does_not_count_for_another(bench: Any) -> None:
     system = bench("batch-filling", 3, d=3, timeout=1.0)
     for server in system.servers:
         server.reply_after = None
@@ -79,11 +79,11 @@ def test_a_reply_to_a_question_that_is_settled_does_not_count_for_another(bench:
     system.run(2.0)
     policy = system.dispatcher.policy
     policy.place_tasks(0, 1)  # as after a death: the job asks again
-    reply = ProbeReply(system.dispatcher.address, 0, 0, 5, question=1)
+    reply = ProbeReply(system.dispatcher.address, 0, 0, 5, round=1)
     policy.on_probe_reply(reply)
-    (question,) = policy._open.values()
-    assert question.number == 2
-    assert question.queue_lengths == {}
+    (second,) = policy._open.values()
+    assert second.number == 2
+    assert second.queue_lengths == {}
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_late_binding_gives_tasks_to_the_first_to_ask_and_cancels_the_others(ben
     assert sent.fetch(c) == [(Assign, c)]
     assert sent.fetch(a) == [(Assign, a), (Cancel, b), (Cancel, d)]
     assert sent.fetch(b) == []  # it asked before it heard of the cancellation, which is its answer
-    assert (sent.dispatcher.probes, sent.dispatcher.cancellations) == (4, 2)
+    assert (sent.dispatcher.probes.sent, sent.dispatcher.probes.cancellations) == (4, 2)
 
 
 def test_late_binding_reserves_anew_only_where_a_job_lacks_reservations(bench: Any) -> None:
     sent = Sent(bench, 8, 2, d=1.5)
     a, b, _ = sent.reserved
     sent.messages.clear()
-    sent.dispatcher.policy.on_lost(a, a)
+    sent.dispatcher.policy.on_down(a, a)
     assert sent.messages == []
-    sent.dispatcher.policy.on_lost(b, b)
+    sent.dispatcher.policy.on_down(b, b)
     assert [type(message) for message in sent.messages] == [Reserve]

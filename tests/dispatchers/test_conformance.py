@@ -89,9 +89,15 @@ class ProbesMoreThanItClaims(Correct):
         super().place(job)
 
 
-class ProbesOnItsOwn(Correct):
+class SendsOnItsOwn(Correct):
     def place(self, job):
-        self.dispatcher.env.send(Probe(0, self.dispatcher.address, job))
+        self.dispatcher.env.send(Probe(0, 1, job))
+        super().place(job)
+
+
+class ProbesWithoutAClaim(Correct):
+    def place(self, job):
+        self.dispatcher.probe(0, job)
         super().place(job)
 
 
@@ -104,6 +110,22 @@ class ReadsSizes(Correct):
 class ReadsTheTypeLater(Correct):
     def on_done(self, done):
         assert self.dispatcher.in_system[done.job].job_type >= 0
+
+
+class AsksForSizes(Correct):
+    def place(self, job):
+        if self.dispatcher.sizes(job)[0] > 0:
+            super().place(job)
+
+
+class AsksForTheType(Correct):
+    def on_done(self, done):
+        assert self.dispatcher.signal(done.job) >= 0
+
+
+class ReplacesAssign(Correct):
+    def place(self, job):
+        self.dispatcher.assign = print
 
 
 class ReadsAnotherAgent(Correct):
@@ -170,6 +192,10 @@ class HasATimeoutAndIgnoresIt(Correct):
 
 
 class PlacesAgainOnALateReply(HasATimeoutAndIgnoresIt):
+    def __init__(self, parameters, dispatcher):
+        super().__init__(parameters, dispatcher)
+        self.answered = set()
+
     def place(self, job):
         super().place(job)
         if self.parameters.timeout is not None:
@@ -177,9 +203,12 @@ class PlacesAgainOnALateReply(HasATimeoutAndIgnoresIt):
             env.call_at(env.now + self.parameters.timeout, lambda: self.give_up(job))
 
     def give_up(self, job):
-        ticket = self.dispatcher.in_system.get(job)
-        if ticket is not None and not ticket.at:
+        if job not in self.answered:
             self.dispatcher.assign(job, 0)
+
+    def on_probe_reply(self, reply):
+        self.answered.add(reply.job)
+        super().on_probe_reply(reply)
 
 
 class ForTheWrongJob(BatchFilling):
@@ -187,11 +216,11 @@ class ForTheWrongJob(BatchFilling):
 
     before = None
 
-    def decide(self, question):
-        mine = question.queue_lengths
-        question.queue_lengths = self.before or mine
+    def decide(self, round):
+        mine = round.queue_lengths
+        round.queue_lengths = self.before or mine
         self.before = mine
-        super().decide(question)
+        super().decide(round)
 
 
 class WhatItHeardLast(BatchFilling):
@@ -205,9 +234,9 @@ class WhatItHeardLast(BatchFilling):
         self.heard[reply.sender] = reply.queue_length
         super().on_probe_reply(reply)
 
-    def decide(self, question):
-        question.queue_lengths = {server: self.heard[server] for server in question.queue_lengths}
-        super().decide(question)
+    def decide(self, round):
+        round.queue_lengths = {server: self.heard[server] for server in round.queue_lengths}
+        super().decide(round)
 
 
 class WithAMemory(WhatItHeardLast):
@@ -268,15 +297,15 @@ class CopiesByWhatItHeardLast(ProbingPolicy):
         return servers
 
     def place(self, job):
-        self.ask(job, list(range(self.dispatcher.servers)))
+        self.start_round(job, list(range(self.dispatcher.servers)))
 
     def on_probe_reply(self, reply):
         self.heard[reply.sender] = reply.queue_length
         super().on_probe_reply(reply)
 
-    def decide(self, question):
+    def decide(self, round):
         for server in sorted(self.heard, key=self.heard.get)[:2]:
-            self.dispatcher.assign(question.job, server)
+            self.dispatcher.assign(round.job, server)
 
 
 class ReadsTheSizesOfCopies(Copies):
@@ -301,9 +330,13 @@ def test_a_correct_policy_passes(policy):
         (PlacesTwice, "places job 0 a second time"),
         (PlacesAnotherJob, "which has ended or is not its dispatcher's"),
         (ProbesMoreThanItClaims, r"sends more probes for job 3 than the \d that probes_(per_job|for_tasks) claims"),
-        (ProbesOnItsOwn, "than the 0 that probes_per_job claims"),
-        (ReadsSizes, "reads the sizes of a job"),
-        (ReadsTheTypeLater, "reads the job_type of a job"),
+        (SendsOnItsOwn, "no attribute 'send'"),
+        (ProbesWithoutAClaim, "than the 0 that probes_per_job claims"),
+        (ReadsSizes, "no attribute 'in_system'"),
+        (ReadsTheTypeLater, "no attribute 'in_system'"),
+        (AsksForSizes, "sizes are not known"),
+        (AsksForTheType, "the type of a job is not known"),
+        (ReplacesAssign, "cannot assign to field 'assign'"),
         (ReadsAnotherAgent, "no attribute 'agents'"),
         (UsesTheGlobalGenerator, "makes other decisions when it is run again with the same seed"),
         (UsesEntropy, "(makes other decisions|in one run and not in the next)"),
@@ -320,13 +353,18 @@ def test_a_correct_policy_passes(policy):
         (CopiesMoreThanItClaims, "places more copies of job 7 than the 2 that it claims"),
         (CopiesAJobThatHasEnded, "places job 0, which has ended"),
         (NeverPlacesOneThatItCopies, "never places job 5"),
-        (ReadsTheSizesOfCopies, "reads the every_size of a job"),
+        (ReadsTheSizesOfCopies, "no attribute 'in_system'"),
         (HasNoSource, "must have a name and a source"),
     ],
 )
 def test_a_broken_rule_is_found_and_named(policy, sentence):
     with pytest.raises(AssertionError, match=sentence):
         check_policy(policy)
+
+
+def test_a_policy_that_uses_the_former_name_of_an_event_is_refused():
+    with pytest.raises(TypeError, match=r"OldNames.on_lost is now called on_down; rename it"):
+        type("OldNames", (Correct,), {"on_lost": lambda self, first, last: None})
 
 
 def test_parameters_that_fit_no_number_of_servers_are_refused():

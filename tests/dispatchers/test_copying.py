@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dispatchers.copying import Copying
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.live_servers import LiveServers
 from dispatchers.policy import NoParameters, Policy
+from dispatchers.recovery import Recovery
+from dispatchers.view import DispatcherView
 from servers.copy_server import CopyServer
 from testbed.core.messages import AssignCopy, CancelCopy, Cancelled, Done, Started
 from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
@@ -34,6 +40,10 @@ class Copies(Policy):
     tied = False
     delay = 0.0
 
+    def __init__(self, parameters: Any, dispatcher: DispatcherView) -> None:
+        super().__init__(parameters, dispatcher)
+        self.finished: set[int] = set()
+
     @classmethod
     def copies(cls, parameters: Any) -> int:
         return 2
@@ -50,10 +60,13 @@ class Copies(Policy):
             return
 
         def hedge() -> None:
-            if job in dispatcher.in_system:
+            if job not in self.finished:
                 dispatcher.assign(job, second)
 
         dispatcher.env.call_at(dispatcher.env.now + self.delay, hedge)
+
+    def on_done(self, done: Done) -> None:
+        self.finished.add(done.job)
 
 
 class OnStart(Copies):
@@ -89,18 +102,12 @@ class World:
         runtime.send = lambda message: None if {message.to, message.sender} & self.dead else send(message)
         self.jobs = JobRecords(1)
         self.copies = CopyRecords(1)
-        self.dispatcher = Dispatcher(
-            runtime,
-            SERVERS,
-            index=0,
-            servers=SERVERS,
-            policy=policy,
-            parameters=NoParameters(),
-            ledger=self.jobs,
-            copies=self.copies,
-            pools=POOLS,
-            recovers=recovers,
-        )
+        records = DispatcherRecords(self.jobs, copies=self.copies)
+        jobs = Jobs(runtime, SERVERS, Surroundings(0, SERVERS, POOLS), records)
+        live = LiveServers(jobs) if recovers else None
+        placement = Copying(jobs, live, cancels_on_start=policy.cancels_on_start(NoParameters()))
+        recovery = Recovery(placement) if recovers else None
+        self.dispatcher = Dispatcher(placement, partial(policy, NoParameters()), recovery)
         meter = Occupancy()
         self.servers = [CopyServer(runtime, i, speeds=[1.0], meter=meter) for i in range(SERVERS)]
         for agent in (*self.servers, self.dispatcher):
@@ -112,7 +119,7 @@ class World:
 
     def kill_at(self, when: float, server: int) -> None:
         def noticed() -> None:
-            self.dispatcher.on_lost(server, server)
+            self.dispatcher.on_down(server, server)
 
         def kill() -> None:
             # Its timers go with it; the dispatcher hears of it when what it had sent has come.
@@ -190,7 +197,8 @@ def desk_for(open_desk: Any) -> Callable[..., Any]:
 
     def make(policy: type[Policy] = Copies) -> Any:
         copies = CopyRecords(1)
-        desk = open_desk(policy, servers=SERVERS, copies=copies, pools=POOLS, recovers=True)
+        place = partial(Copying, cancels_on_start=policy.cancels_on_start(NoParameters()))
+        desk = open_desk(policy, servers=SERVERS, place=place, copies=copies, pools=POOLS, recovers=True)
         desk.copies = copies
         desk.arrive(0, 1.0, 2.0)
         return desk
@@ -206,14 +214,14 @@ def test_copies_that_are_both_done_before_a_cancellation_make_one_job(desk_for: 
     desk = desk_for()
     desk.tell(done(1, 1))
     assert [cancel.copy for cancel in desk.of(CancelCopy)] == [0]
-    assert desk.dispatcher.closing == 1
+    assert desk.dispatcher.placement.awaiting_cancellation == 1
     assert desk.records.count == 0
     desk.tell(done(0, 0))
-    assert desk.dispatcher.closing == 0
+    assert desk.dispatcher.placement.awaiting_cancellation == 0
     assert desk.records.columns()["work"].tolist() == [2.0]
     assert desk.copies.columns()["met"].tolist() == [0, StateAtCancellation.ALREADY_DONE]
     desk.tell(done(0, 0))
-    assert desk.dispatcher.done_twice == 1
+    assert desk.dispatcher.jobs.done_twice == 1
 
 
 def test_a_copy_that_was_cancelled_on_a_start_and_is_done_first_is_the_job(desk_for: Callable[..., Any]) -> None:
@@ -227,17 +235,17 @@ def test_a_copy_that_was_cancelled_on_a_start_and_is_done_first_is_the_job(desk_
 def test_a_job_is_placed_again_when_the_copy_that_had_cancelled_the_other_dies(desk_for: Callable[..., Any]) -> None:
     desk = desk_for(Tied)
     desk.tell(Cancelled(SERVERS, 1, 0, 1, StateAtCancellation.NOT_YET_ARRIVED, 0.0, 0.0))
-    desk.dispatcher.on_lost(0, 0)
+    desk.dispatcher.on_down(0, 0)
     again = desk.of(AssignCopy)[2:]
     assert [(copy.copy, copy.size) for copy in again] == [(2, 1.0), (3, 2.0)]
     assert all(copy.to != 0 for copy in again)
-    assert desk.dispatcher.recovery.dispatched_again == 1
+    assert desk.dispatcher.jobs.dispatched_again == 1
     assert desk.copies.columns()["fate"].tolist() == [CopyOutcome.SUPERSEDED, CopyOutcome.DIED]
 
 
 def test_a_job_is_not_placed_again_while_a_copy_of_it_is_alive(desk_for: Callable[..., Any]) -> None:
     desk = desk_for()
-    desk.dispatcher.on_lost(0, 0)
+    desk.dispatcher.on_down(0, 0)
     assert len(desk.of(AssignCopy)) == 2
     desk.tell(done(1, 1))
     assert desk.records.columns()["outcome"].tolist() == [JobOutcome.COMPLETED]
@@ -289,6 +297,6 @@ def test_each_job_is_done_once_whatever_the_delays_and_deaths(
     for when, server in deaths:
         world.kill_at(when, server)
     check(*world.end(), len(jobs))
-    assert world.dispatcher.closing == 0
-    assert world.dispatcher.done_twice == 0
+    assert world.dispatcher.placement.awaiting_cancellation == 0
+    assert world.dispatcher.jobs.done_twice == 0
     assert not any(server.cancelled_ahead for server in world.servers if server.address not in world.dead)

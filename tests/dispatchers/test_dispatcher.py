@@ -4,6 +4,8 @@ from functools import partial
 import pytest
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.placement import DirectPlacement
 from dispatchers.policy import NoParameters, Policy
 from testbed.core.messages import Done, Dropped
 from testbed.core.records import JobRecords
@@ -35,9 +37,8 @@ class PlacesAllTasks(Policy):
 def dispatcher():
     runtime = VirtualRuntime(1)
     runtime.send = lambda message: None  # tests answer in place of the servers
-    return Dispatcher(
-        runtime, 9, index=0, servers=9, policy=PlacesAllTasks, parameters=NoParameters(), ledger=JobRecords(1)
-    )
+    jobs = Jobs(runtime, 9, Surroundings(0, 9), DispatcherRecords(JobRecords(1)))
+    return Dispatcher(DirectPlacement(jobs), partial(PlacesAllTasks, NoParameters()))
 
 
 def at(dispatcher, when, action):
@@ -45,16 +46,20 @@ def at(dispatcher, when, action):
     dispatcher.env.run(when)
 
 
+def tell(dispatcher, message):
+    dispatcher.handlers[type(message)](message)
+
+
 def rows(dispatcher):
-    columns = dispatcher.ledger.columns()
+    columns = dispatcher.jobs.records.jobs.columns()
     return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
 
 
 def test_a_job_is_done_with_its_last_task(dispatcher):
     at(dispatcher, 2.0, partial(dispatcher.arrive, 7, 1, (1.0, 3.0)))
-    at(dispatcher, 4.0, partial(dispatcher.on_done, Done(9, 0, 7, 0, 0.5, 1.5)))
+    at(dispatcher, 4.0, partial(tell, dispatcher, Done(9, 0, 7, 0, 0.5, 1.5)))
     assert rows(dispatcher) == []
-    at(dispatcher, 6.0, partial(dispatcher.on_done, Done(9, 1, 7, 1, 0.25, 3.0)))
+    at(dispatcher, 6.0, partial(tell, dispatcher, Done(9, 1, 7, 1, 0.25, 3.0)))
     (row,) = rows(dispatcher)
     assert (row["job"], row["type"], row["outcome"], row["arrival"], row["response"]) == (7, 1, 0, 2.0, 4.0)
     assert (row["inherent"], row["wait"]) == (3.0, 0.5)  # the longest of its tasks
@@ -64,9 +69,9 @@ def test_a_job_is_done_with_its_last_task(dispatcher):
 
 def test_a_job_with_a_dropped_task_ends_as_dropped_when_none_of_its_tasks_is_left(dispatcher):
     at(dispatcher, 0.0, partial(dispatcher.arrive, 7, 0, (1.0, 3.0)))
-    at(dispatcher, 1.0, partial(dispatcher.on_dropped, Dropped(9, 1, 7, 1)))
+    at(dispatcher, 1.0, partial(tell, dispatcher, Dropped(9, 1, 7, 1)))
     assert rows(dispatcher) == []
-    at(dispatcher, 2.0, partial(dispatcher.on_done, Done(9, 0, 7, 0, 0.0, 1.0)))
+    at(dispatcher, 2.0, partial(tell, dispatcher, Done(9, 0, 7, 0, 0.0, 1.0)))
     (row,) = rows(dispatcher)
     assert row["outcome"] == 1
     assert math.isnan(row["response"])
@@ -92,5 +97,5 @@ def test_probes_are_counted_by_job_and_in_total(bench):
     for job in range(3):
         system.finish(job)
     assert system.records.columns()["probes"].tolist() == [4, 4, 4]
-    assert system.dispatcher.probes == 12
+    assert system.dispatcher.probes.sent == 12
     assert system.dispatcher.arrived == 3

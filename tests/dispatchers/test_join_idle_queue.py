@@ -1,11 +1,14 @@
 from collections import Counter
+from functools import partial
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
 from dispatchers.join_idle_queue import JoinIdleQueue
+from dispatchers.placement import DirectPlacement
 from servers.server import Server
 from testbed.core.records import JobRecords, Occupancy
 from testbed.runtime.virtual import VirtualRuntime
@@ -57,15 +60,11 @@ def test_without_a_listed_server_one_is_chosen_uniformly(bench, assert_uniform):
 def test_an_idle_server_is_listed_at_exactly_one_dispatcher_and_no_server_at_two(servers, dispatchers, seed, jobs):
     runtime = VirtualRuntime(seed)
     addresses = range(servers, servers + dispatchers)
+    records = DispatcherRecords(JobRecords(1))
     agents = [
         Dispatcher(
-            runtime,
-            address,
-            index=address - servers,
-            servers=servers,
-            policy=JoinIdleQueue,
-            parameters=JoinIdleQueue.Parameters(),
-            ledger=JobRecords(1),
+            DirectPlacement(Jobs(runtime, address, Surroundings(address - servers, servers), records)),
+            partial(JoinIdleQueue, JoinIdleQueue.Parameters()),
         )
         for address in addresses
     ]

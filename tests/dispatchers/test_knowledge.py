@@ -1,14 +1,17 @@
-"""What a dispatcher is told of a job's type, and what it is not."""
+"""What a dispatcher knows of a job's type, and what it does not."""
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 from scipy.stats import chisquare
 
 from dispatchers.dispatcher import Dispatcher
-from dispatchers.knowledge import Knowledge, NotToldError
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.knowledge import Knowledge, NotKnownError
+from dispatchers.placement import DirectPlacement
 from dispatchers.policy import NoParameters, Policy
 from dispatchers.static import StaticParameters
 from testbed.core.records import JobRecords
@@ -56,28 +59,21 @@ class Ask(Policy):
     def asked(question, job):
         try:
             return question(job)
-        except NotToldError:
-            return "not told"
+        except NotKnownError:
+            return "not known"
 
 
 @pytest.mark.parametrize(
     ("known", "told"),
     [
-        (None, ["not told", "not told"]),
-        (knowledge(), [1, "not told"]),
-        (knowledge(signals=False, sizes=True), ["not told", (2.0,)]),
+        (None, ["not known", "not known"]),
+        (knowledge(), [1, "not known"]),
+        (knowledge(signals=False, sizes=True), ["not known", (2.0,)]),
     ],
 )
 def test_a_policy_is_told_what_the_scenario_says_and_no_more(known, told) -> None:
-    dispatcher = Dispatcher(
-        VirtualRuntime(1),
-        1,
-        index=0,
-        servers=1,
-        policy=Ask,
-        parameters=NoParameters(),
-        ledger=JobRecords(1),
-        knowledge=known,
-    )
+    records = DispatcherRecords(JobRecords(1))
+    placement = DirectPlacement(Jobs(VirtualRuntime(1), 1, Surroundings(0, 1), records, known))
+    dispatcher = Dispatcher(placement, partial(Ask, NoParameters()))
     dispatcher.arrive(0, 1, (2.0,))
     assert dispatcher.policy.told == told

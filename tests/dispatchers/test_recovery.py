@@ -52,7 +52,7 @@ def test_a_dead_servers_task_is_placed_again_when_all_others_have_noticed(desk: 
     assert desk.placed[1] in (1, 2, 3)
     desk.tell(Done(HERE, desk.placed[1], 0, 0, 0.0, 1.0))
     assert desk.records.columns()["outcome"].tolist() == [JobOutcome.COMPLETED]
-    assert (desk.dispatcher.recovery.dispatched_again, desk.dispatcher.done_twice) == (1, 0)
+    assert (desk.dispatcher.jobs.dispatched_again, desk.dispatcher.jobs.done_twice) == (1, 0)
 
 
 def test_a_task_that_was_stolen_from_the_dead_in_time_is_not_placed_again(desk: Any) -> None:
@@ -68,7 +68,7 @@ def test_nothing_is_placed_again_before_the_dead_can_say_no_more_to_this_dispatc
     desk.tell(Done(HERE, 0, 0, 0, 0.0, 1.0))  # was on its way
     desk.lost(0)
     assert desk.placed == [0]
-    assert desk.dispatcher.done_twice == 0
+    assert desk.dispatcher.jobs.done_twice == 0
 
 
 def test_words_that_come_early_count_when_the_dispatcher_notices_itself(desk: Any) -> None:
@@ -152,7 +152,7 @@ def test_with_no_server_left_jobs_are_lost(desk: Any) -> None:
 
 @pytest.mark.parametrize("timeout", [None, 5.0])
 @pytest.mark.parametrize("policy", ["power-of-d", "jsq"])
-def test_a_probe_of_the_dead_is_answered_in_their_place(
+def test_no_probe_round_waits_for_servers_that_are_down(
     policy: str, timeout: float | None, recovering: Callable[..., Any]
 ) -> None:
     kind = policies()[policy]
@@ -170,11 +170,35 @@ def test_a_probe_of_the_dead_is_answered_in_their_place(
     assert sum(isinstance(message, Probe) for message in desk.sent) == 6
 
 
-def test_a_reply_to_the_first_question_of_a_job_is_none_to_its_second(recovering: Callable[..., Any]) -> None:
+def test_a_server_that_goes_down_twice_in_a_probe_round_counts_once(recovering: Callable[..., Any]) -> None:
+    kind = policies()["power-of-d"]
+    desk = recovering(policy=kind, parameters=kind.Parameters(d=4), tasks_move=False)
+    desk.dispatcher.arrive(0, 0, (1.0,))
+    desk.lost(0)
+    desk.dispatcher.on_up(0, 0)
+    desk.lost(0)
+    (probe_round,) = desk.dispatcher.policy._open.values()
+    assert probe_round.down == {0}
+    desk.tell(ProbeReply(HERE, 1, 0, 5, 1), ProbeReply(HERE, 2, 0, 4, 1))
+    assert desk.placed == []
+    desk.tell(ProbeReply(HERE, 3, 0, 6, 1))
+    assert desk.placed == [2]
+
+
+def test_where_no_probed_server_is_up_the_job_goes_to_another(recovering: Callable[..., Any]) -> None:
+    kind = policies()["power-of-d"]
+    desk = recovering(policy=kind, parameters=kind.Parameters(d=2), tasks_move=False)
+    desk.dispatcher.arrive(0, 0, (1.0,))
+    for server in [message.to for message in desk.of(Probe)]:
+        desk.lost(server)
+    assert desk.placed
+    assert desk.placed[0] not in {message.to for message in desk.of(Probe)}
+
+
+def test_a_reply_to_the_first_probe_round_of_a_job_is_none_to_its_second(recovering: Callable[..., Any]) -> None:
     kind = policies()["power-of-d"]
     for seed in range(20):
-        desk = recovering(policy=kind, parameters=kind.Parameters(d=2, timeout=1.0))
-        desk.dispatcher.rng = desk.runtime.stream(str(seed))
+        desk = recovering(policy=kind, parameters=kind.Parameters(d=2, timeout=1.0), seed=seed)
         desk.dispatcher.arrive(0, 0, (1.0,))
         first = [message.to for message in desk.sent if isinstance(message, Probe)]
         desk.tell(ProbeReply(HERE, first[1], 0, 0, 1))
@@ -208,7 +232,7 @@ def test_servers_that_are_there_again_are_used_again(recovering: Callable[..., A
     desk = recovering(tasks_move=False)
     desk.lost(0, 2)
     assert {desk.arrive(job) for job in range(10)} == {3}
-    desk.dispatcher.on_found(0, 2)
+    desk.dispatcher.on_up(0, 2)
     assert desk.arrive(10) == recovering().arrive()
 
 
@@ -220,11 +244,10 @@ def test_servers_that_are_there_again_are_used_once_all_have_noticed_their_death
     others = [other for other in range(4) if other != server]
     desk.lost(server)
     desk.noticed(server, *others[:-1])
-    desk.dispatcher.on_found(server, server)
+    desk.dispatcher.on_up(server, server)
     assert all(desk.arrive(job) != server for job in range(1, 20))
     desk.noticed(server, others[-1])
-    assert desk.dispatcher.recovery is not None
-    assert desk.dispatcher.recovery.dispatched_again == 1
+    assert desk.dispatcher.jobs.dispatched_again == 1
     assert desk.arrive(20) == server
 
 
@@ -233,5 +256,5 @@ def test_what_died_with_the_last_servers_is_placed_when_some_are_there_again(rec
     desk.arrive(0)
     desk.lost(0, 3)
     before = len(desk.placed)
-    desk.dispatcher.on_found(0, 3)
+    desk.dispatcher.on_up(0, 3)
     assert len(desk.placed) == before + 1

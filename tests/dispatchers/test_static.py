@@ -36,7 +36,7 @@ class Placing:
         self.entered: list[Any] = []
         self.assigned: list[tuple[int, int]] = []
 
-    def enter(self, job: int, pool: int, thresholds: Any = ()) -> None:
+    def admit(self, job: int, pool: int, thresholds: Any = ()) -> None:
         self.entered.append((job, pool, *thresholds))
 
     def assign(self, job: int, server: int) -> None:
@@ -144,18 +144,18 @@ def test_the_assignment_of_a_type_goes_over_its_signals() -> None:
 
 def test_a_table_is_given_for_the_signals_that_can_be_and_no_others() -> None:
     tables = {name: {"a": 1.0} for name in TYPES}
-    assert StaticParameters(assignment=tables, knows="types").shares(POOLS, TYPES)[:3] == [[1, 0]] * 3
+    assert StaticParameters(assignment=tables, knows="types").fractions(POOLS, TYPES)[:3] == [[1, 0]] * 3
     for knows, given, message in (
-        ("nothing", tables, 'types are not told; add knows = "types"'),
+        ("nothing", tables, 'types are not known; add knows = "types"'),
         ("nothing", {"four": {"a": 1.0}}, "the signals of jobs are unknown"),
         ({"revealed": 0.5}, tables, "the signals of jobs are one, two, three, unknown"),
     ):
         with pytest.raises(ValueError, match=message):
-            StaticParameters(assignment=given, knows=knows).shares(POOLS, TYPES)
+            StaticParameters(assignment=given, knows=knows).fractions(POOLS, TYPES)
     # Revealed with certainty there is no "unknown".
-    assert StaticParameters(assignment=tables, knows={"revealed": 1.0}).shares(POOLS, TYPES)[0] == [1, 0]
-    with pytest.raises(ValueError, match='"unknown" is a signal; call the type of that name otherwise'):
-        StaticParameters(assignment={"unknown": {"a": 1}}, knows="types").shares(POOLS, ["one", "unknown"])
+    assert StaticParameters(assignment=tables, knows={"revealed": 1.0}).fractions(POOLS, TYPES)[0] == [1, 0]
+    with pytest.raises(ValueError, match='"unknown" is a signal; give the type of that name another one'):
+        StaticParameters(assignment={"unknown": {"a": 1}}, knows="types").fractions(POOLS, ["one", "unknown"])
 
 
 @pytest.mark.parametrize("parameters", [{"assignment": {"main": 1.0}}, {"knows": "types"}])

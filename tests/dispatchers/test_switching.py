@@ -17,11 +17,11 @@ HERE = 4
 @pytest.fixture
 def desk(open_desk: Any) -> Any:
     """A dispatcher that probes two servers for each job."""
-    return open_desk(PowerOfD, PowerOfD.Parameters(d=2))
+    return open_desk(PowerOfD, PowerOfD.Parameters(d=2), switches=True)
 
 
 def to_least_outstanding(desk: Any, first_job: int) -> LeastOutstanding:
-    policy = LeastOutstanding(NoParameters(), desk.dispatcher)
+    policy = LeastOutstanding(NoParameters(), desk.dispatcher.view)
     desk.dispatcher.switch(policy, first_job)
     return policy
 
@@ -31,7 +31,7 @@ def probes(desk: Any, job: int) -> list[Probe]:
 
 
 def answer(desk: Any, probe: Probe, queue_length: int) -> None:
-    desk.tell(ProbeReply(HERE, probe.to, probe.job, queue_length, probe.question))
+    desk.tell(ProbeReply(HERE, probe.to, probe.job, queue_length, probe.round))
 
 
 def server_of(desk: Any, job: int) -> int | None:
@@ -73,19 +73,19 @@ def test_a_former_policy_is_forgotten_with_its_last_job_and_late_replies_are_for
     dispatcher.arrive(0, 0, (1.0,))
     former = dispatcher.policy
     newer = to_least_outstanding(desk, 1)
-    assert dispatcher.policies == [former, newer]
+    assert dispatcher.policies.all() == [former, newer]
     first, second = probes(desk, 0)
     answer(desk, first, 0)
     answer(desk, second, 0)
     server = server_of(desk, 0)
     assert server is not None
     desk.tell(Done(HERE, server, 0, 0, 0.0, 1.0))
-    assert dispatcher.policies == [newer]
-    newest = PowerOfD(PowerOfD.Parameters(d=2), dispatcher)
+    assert dispatcher.policies.all() == [newer]
+    newest = PowerOfD(PowerOfD.Parameters(d=2), dispatcher.view)
     dispatcher.switch(newest, 1)
     dispatcher.arrive(1, 0, (1.0,))
-    # The newest policy's first question has the number that the former one's first had.
-    assert probes(desk, 1)[0].question == first.question
+    # The newest policy's first probe round has the number that the former one's first had.
+    assert probes(desk, 1)[0].round == first.round
     answer(desk, first, 0)
     answer(desk, second, 0)
     assert server_of(desk, 1) is None

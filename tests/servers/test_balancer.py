@@ -12,10 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.live_servers import LiveServers
+from dispatchers.placement import DirectPlacement
+from dispatchers.recovery import Recovery
 from servers.balancer import LATE, MOVED, NO, PROBES, WITHDRAWN, YES, Balancer
 from servers.server import Server
+from servers.service_clock import ServiceClock
 from servers.triggers import SharingClock, SharingOnArrival, StealingClock, StealingWhenIdle
-from testbed.core.messages import Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
+from testbed.core.agent import Timer
+from testbed.core.messages import Assign, Done, Message, Offer, Probe, Steal, Transfer, Withdrawn
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import JobRecords, Occupancy
 from testbed.scenario.policies import policies
@@ -42,19 +48,26 @@ class Case:
     seed: int = 0
 
 
+class WatchedClock(ServiceClock[Assign]):
+    """Notes which tasks a server begins to serve."""
+
+    def __init__(self, server: WatchedServer, started: dict[int, list[int]]) -> None:
+        super().__init__(server.env, [1.0], server.on_finish)
+        self.address = server.address
+        self.begun = started
+
+    def start(self, task: Assign, wait: float, position: int, now: float) -> Timer:
+        self.begun[task.job].append(self.address)
+        return super().start(task, wait, position, now)
+
+
 class WatchedServer(Server):
-    """Notes which tasks it begins to serve."""
-
-    network: Cluster
-
-    def _serve(self, task: Any, wait: float, position: int, now: float) -> None:
-        self.network.started[task.job].append(self.address)
-        super()._serve(task, wait, position, now)
+    """A server that tells which tasks it has."""
 
     def tasks(self) -> list[int]:
         waiting = [item[2].job for item in self._waiting]
         assert len(waiting) == max(self.queue_length - 1, 0)
-        return [*waiting, self._in_service.job] if self.queue_length else waiting
+        return [*waiting, self._clock.task.job] if self.queue_length else waiting
 
 
 class Cluster(Network):
@@ -73,20 +86,17 @@ class Cluster(Network):
         parameters = dict(case.parameters)
         if parameters.pop("uneven", False):
             parameters["weights"] = tuple(20.0 ** -(address % 3) for address in range(case.servers))
-        self.dispatchers = [
-            Dispatcher(
+        self.dispatchers = []
+        for index in range(case.dispatchers):
+            jobs = Jobs(
                 self.environment(case.servers + index),
                 case.servers + index,
-                index=index,
-                servers=case.servers,
-                policy=kind,
-                parameters=kind.Parameters(**parameters),
-                ledger=self.records,
-                recovers=case.crashes > 0,
-                tasks_move=True,
+                Surroundings(index, case.servers),
+                DispatcherRecords(self.records),
             )
-            for index in range(case.dispatchers)
-        ]
+            placement = DirectPlacement(jobs, LiveServers(jobs) if case.crashes else None)
+            recovery = Recovery(placement, tasks_move=True) if case.crashes else None
+            self.dispatchers.append(Dispatcher(placement, partial(kind, kind.Parameters(**parameters)), recovery))
         for agent in (*self.servers, *self.dispatchers):
             self.add(agent)
 
@@ -101,7 +111,7 @@ class Cluster(Network):
             idle_report_to=addresses if policies()[case.policy].idle_reports else (),
             dispatchers=addresses if case.crashes else (),
         )
-        server.network = self
+        server._clock = WatchedClock(server, self.started)
         balancer = Balancer(
             server,
             servers=case.servers,
@@ -175,7 +185,7 @@ def check(case: Case) -> Cluster:
     columns = network.records.columns()
     assert sorted(columns["job"].tolist()) == list(range(case.jobs)), "each job ends once"
     assert np.all(columns["outcome"] == JobOutcome.COMPLETED)
-    assert all(dispatcher.done_twice == 0 for dispatcher in network.dispatchers)
+    assert all(dispatcher.jobs.done_twice == 0 for dispatcher in network.dispatchers)
     live = [server for server in network.servers if server.address not in network.dead]
     for job, places in network.started.items():
         assert sum(place not in network.dead for place in places) <= 1, f"job {job} is served twice: {places}"
@@ -265,5 +275,5 @@ def test_the_races_that_the_protocol_is_for_are_met() -> None:
         withdrawn += network.sent[Withdrawn]
         twice += sum(max(ticket) > 1 for ticket in network.moves.values() if ticket)
         died = check(Case(crashes=2, **settings_))
-        again += sum(dispatcher.recovery.dispatched_again for dispatcher in died.dispatchers)
+        again += sum(dispatcher.jobs.dispatched_again for dispatcher in died.dispatchers)
     assert min(late, withdrawn, twice, again) >= 10

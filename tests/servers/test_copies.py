@@ -11,7 +11,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dispatchers.copying import Copying
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.live_servers import LiveServers
+from dispatchers.recovery import Recovery
 from servers.copy_server import CopyServer
 from testbed.core.copy_life import OPEN
 from testbed.core.messages import AssignCopy, CancelCopy, Message
@@ -66,21 +70,20 @@ class Cluster(Network):
             for address in range(case.servers)
         ]
         pools = [PlacedPool("one", 0, 0, 1, False), PlacedPool("rest", 1, 1, case.servers - 1, False)]
-        self.dispatchers = [
-            Dispatcher(
+        self.dispatchers = []
+        self.copying: list[Copying] = []
+        for index, address in enumerate(addresses):
+            jobs = Jobs(
                 self.environment(address),
                 address,
-                index=index,
-                servers=case.servers,
-                policy=kind,
-                parameters=parameters,
-                ledger=self.jobs,
-                recovers=case.crashes > 0,
-                copies=self.copies,
-                pools=pools,
+                Surroundings(index, case.servers, pools),
+                DispatcherRecords(self.jobs, copies=self.copies),
             )
-            for index, address in enumerate(addresses)
-        ]
+            live = LiveServers(jobs) if case.crashes else None
+            placement = Copying(jobs, live, cancels_on_start=kind.cancels_on_start(parameters))
+            self.copying.append(placement)
+            recovery = Recovery(placement) if case.crashes else None
+            self.dispatchers.append(Dispatcher(placement, partial(kind, parameters), recovery))
         for agent in (*self.servers, *self.dispatchers):
             self.add(agent)
 
@@ -96,7 +99,7 @@ class Cluster(Network):
             copy = server._copies.get((message.dispatcher, message.number))
             if copy is not None:
                 assert message.by > message.copy, "a server keeps a copy that it was told to give up"
-                assert copy.started is not None, "a copy waits that was told to give up"
+                assert copy.task is server._clock.task, "a copy waits that was told to give up"
                 self.both_started += 1
 
     def run_case(self) -> None:
@@ -114,17 +117,18 @@ class Cluster(Network):
         dispatcher.arrive(job, *self.sizes[job])
 
     def finished(self) -> bool:
-        return self.arrived == self.case.jobs and not any(d.in_system or d.closing for d in self.dispatchers)
+        return self.arrived == self.case.jobs and not any(
+            d.in_system or d.placement.awaiting_cancellation for d in self.dispatchers
+        )
 
     def check(self) -> None:
         """A live server serves its oldest copy; a job has at most so many copies, on distinct servers."""
         for server in self.servers:
             assert server.queue_length == len(server._copies)
-            started = [copy.started is not None for copy in server._copies.values()]
+            started = [copy.task is server._clock.task for copy in server._copies.values()]
             assert started == [True, *[False] * (len(started) - 1)][: len(started)]
-        for dispatcher in self.dispatchers:
-            assert dispatcher.copying is not None
-            for copies in dispatcher.copying._copies.values():
+        for placement in self.copying:
+            for copies in placement.copies.values():
                 at = [copy.server for copy in copies if copy.state in OPEN]
                 assert len(at) == len(set(at)) <= self.most
         if not self.case.crashes:
@@ -139,9 +143,9 @@ def check(case: Case) -> Cluster:
     assert sorted(jobs["job"].tolist()) == list(range(case.jobs)), "each job ends once"
     assert set(jobs["outcome"].tolist()) == {JobOutcome.COMPLETED}
     for dispatcher in cluster.dispatchers:
-        assert dispatcher.done_twice == 0
-        assert dispatcher.copying is not None
-        assert dispatcher.copying._copies == {}
+        assert dispatcher.jobs.done_twice == 0
+    for placement in cluster.copying:
+        assert placement.copies == {}
     for server in cluster.servers:
         if server.address not in cluster.dead:
             assert (server.queue_length, server.cancelled_ahead) == (0, set())
@@ -242,7 +246,7 @@ def test_the_races_that_the_protocol_is_for_are_met() -> None:
             )
             both_started += cluster.both_started
             died = check(Case(policy=policy, parameters=parameters, crashes=2, **rest))
-            again += sum(d.recovery.dispatched_again for d in died.dispatchers if d.recovery is not None)
+            again += sum(d.jobs.dispatched_again for d in died.dispatchers)
     for policy in ("tied", "redundancy-d", "on-start", "hedge"):
         assert (
             min(

@@ -11,10 +11,12 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import t
 
+from dispatchers.copying import Copying
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.placement import DirectPlacement
 from servers.copy_server import CopyServer
 from servers.server import Server
-from testbed.core.placed_pool import PlacedPool
 from testbed.core.records import CopyRecords, JobRecords, Occupancy
 from testbed.core.streams import Stream, generator
 from testbed.runtime.virtual import VirtualRuntime
@@ -29,18 +31,12 @@ def run(policy: str, servers: int, arrivals: Floats, sizes: Floats, *, seed: int
     chosen = kind.Parameters(**parameters)
     runtime = VirtualRuntime(seed)
     jobs = JobRecords(len(arrivals))
-    dispatcher = Dispatcher(
-        runtime,
-        servers,
-        index=0,
-        servers=servers,
-        policy=kind,
-        parameters=chosen,
-        ledger=jobs,
-        copies=CopyRecords(2 * len(arrivals)),
-        pools=[PlacedPool("main", 0, 0, servers, False)],
-    )
-    server_class = CopyServer if kind.copies(chosen) > 1 else Server
+    records = DispatcherRecords(jobs, copies=CopyRecords(2 * len(arrivals)))
+    table = Jobs(runtime, servers, Surroundings(0, servers), records)
+    copied = kind.copies(chosen) > 1
+    placement = Copying(table, cancels_on_start=kind.cancels_on_start(chosen)) if copied else DirectPlacement(table)
+    dispatcher = Dispatcher(placement, partial(kind, chosen))
+    server_class = CopyServer if copied else Server
     for address in range(servers):
         runtime.add(server_class(runtime, address, speeds=[1.0], meter=Occupancy()))
     runtime.add(dispatcher)

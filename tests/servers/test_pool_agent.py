@@ -20,6 +20,7 @@ from testbed.core.agent import Agent
 from testbed.core.messages import Admit, CopyEnded, JobDone, Message
 from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 from testbed.core.records import Occupancy
+from testbed.core.rows import CopyRecord
 from testbed.runtime.virtual import VirtualRuntime
 from testbed.theory.rerouting_replication import Model, Replicate, Reroute, processing_time
 from testbed.workload.distributions import Exponential
@@ -37,15 +38,15 @@ class Client(Agent):
         super().__init__(env, address)
         self.departures: dict[int, float] = {}
         self.done: dict[int, JobDone] = {}
-        self.copies: dict[int, list[CopyEnded]] = defaultdict(list)
+        self.copies: dict[int, list[CopyRecord]] = defaultdict(list)
 
     def on_job_done(self, done: JobDone) -> None:
         assert done.job not in self.departures, "a job departs once"
         self.departures[done.job] = self.env.now
         self.done[done.job] = done
 
-    def on_copy(self, copy: CopyEnded) -> None:
-        self.copies[copy.job].append(copy)
+    def on_copy(self, ended: CopyEnded) -> None:
+        self.copies[ended.record.job].append(ended.record)
 
 
 class System:
@@ -123,7 +124,7 @@ def test_each_job_uses_the_processing_time_that_its_sizes_and_thresholds_say(
         assert system.used(job) == pytest.approx(list(expected), abs=1e-9)
         copies = client.copies[job]
         assert len(copies) == client.done[job].copies
-        assert [copy.order for copy in sorted(copies, key=lambda copy: copy.order)] == list(range(len(copies)))
+        assert [copy.copy for copy in sorted(copies, key=lambda copy: copy.copy)] == list(range(len(copies)))
         assert sum(copy.outcome == CopyOutcome.WON for copy in copies) == 1
         assert all(
             copy.state_at_cancellation == StateAtCancellation.IN_SERVICE and copy.delay == 0.0

@@ -21,6 +21,7 @@ from testbed.core.copy_life import State
 from testbed.core.messages import Admit, CopyEnded, JobDone, Message, Stop
 from testbed.core.outcomes import CopyOutcome, StateAtCancellation
 from testbed.core.records import Occupancy
+from testbed.core.rows import CopyRecord
 from testbed.testing.network import Network
 
 
@@ -45,14 +46,14 @@ class Client(Agent):
     def __init__(self, env: Environment, address: int) -> None:
         super().__init__(env, address)
         self.done: dict[int, JobDone] = {}
-        self.copies: dict[int, list[CopyEnded]] = {}
+        self.copies: dict[int, list[CopyRecord]] = {}
 
     def on_job_done(self, done: JobDone) -> None:
         assert done.job not in self.done, "a job is completed once"
         self.done[done.job] = done
 
-    def on_copy(self, copy: CopyEnded) -> None:
-        self.copies.setdefault(copy.job, []).append(copy)
+    def on_copy(self, ended: CopyEnded) -> None:
+        self.copies.setdefault(ended.record.job, []).append(ended.record)
 
 
 class Pools(Network):
@@ -132,7 +133,7 @@ def check(case: Case) -> None:
     assert sum(len(client.done) for client in network.clients) == case.jobs, "... once"
     for job, one in done.items():
         ended = copies[job]
-        assert sorted(copy.order for copy in ended) == list(range(one.copies)), "each copy ends once"
+        assert sorted(copy.copy for copy in ended) == list(range(one.copies)), "each copy ends once"
         assert [copy.outcome for copy in ended].count(CopyOutcome.WON) == 1
         for copy in ended:
             assert (copy.outcome == CopyOutcome.SUPERSEDED) <= (

@@ -5,10 +5,14 @@ each side, estimated from the run itself by means of 40 batches: with Student's 
 of 6e-5 over seeds. The runs start empty; the first of 41 batches is left out.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from dispatchers.dispatcher import Dispatcher
+from dispatchers.jobs import DispatcherRecords, Jobs, Surroundings
+from dispatchers.placement import DirectPlacement
 from servers.server import Server
 from testbed.core.records import JobRecords, Occupancy
 from testbed.runtime.virtual import VirtualRuntime
@@ -25,15 +29,8 @@ def response_times(policy, *, servers, load, jobs, seed=5, **parameters):
     runtime = VirtualRuntime(seed)
     records = JobRecords(jobs)
     kind = policies()[policy]
-    dispatcher = Dispatcher(
-        runtime,
-        servers,
-        index=0,
-        servers=servers,
-        policy=kind,
-        parameters=kind.Parameters(**parameters),
-        ledger=records,
-    )
+    placement = DirectPlacement(Jobs(runtime, servers, Surroundings(0, servers), DispatcherRecords(records)))
+    dispatcher = Dispatcher(placement, partial(kind, kind.Parameters(**parameters)))
     meter = Occupancy()
     reports = [dispatcher.address] if kind.idle_reports else []
     for address in range(servers):

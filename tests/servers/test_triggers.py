@@ -277,7 +277,7 @@ def test_a_thief_with_a_choice_steals_from_the_longest_queue() -> None:
 
     def answer(message: Any) -> Message | None:
         if isinstance(message, Probe):
-            return ProbeReply(0, message.to, message.job, lengths[message.to])
+            return ProbeReply(0, message.to, message.job, lengths[message.to], message.round)
         return refuse(message)
 
     stage = Stage(partial(StealingWhenIdle, max_probes=1), choices=3)
@@ -318,7 +318,7 @@ def test_an_idle_server_is_kept_for_the_offer_that_it_accepted_until_that_is_wit
 
 def test_with_all_others_dead_a_server_asks_nobody_and_counts_refusals() -> None:
     stage = Stage(partial(StealingWhenIdle, max_probes=5000))
-    stage.balancer.on_lost(1, 3)
+    stage.balancer.on_down(1, 3)
     stage.start()
     stage.run(1.0)
     assert stage.came == []

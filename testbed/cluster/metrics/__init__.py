@@ -1,6 +1,6 @@
-"""Prometheus metrics of a cluster's processes, where they are found, and how their last values are not lost.
+"""Prometheus metrics of a cluster's processes: collecting, serving until the last values have been read, discovery.
 
-Agents never touch a metric. A collector reads what they write anyway, only when scraped, and each scrape is served by
-a thread of its own. Metrics are in seconds, as Prometheus' conventions ask; the rest of the testbed keeps to time
-units. Which run and process a series is of is said by the labels of its target (testbed.cluster.metrics.discovery).
+Agents never touch a metric. A collector reads their counters and records when scraped, and a thread of its own serves
+each scrape. Metrics are in seconds, as Prometheus' conventions ask; the rest of the testbed uses time units. The labels
+of a target name the run and the process of its series (testbed.cluster.metrics.discovery).
 """

@@ -1,14 +1,15 @@
 """Where Prometheus finds the processes of a cluster: service discovery by file (file_sd) and by HTTP (http_sd).
 
 Each process is a target of its own, with labels that say which run it is of: ``job`` ("testbed"), ``run``, ``variant``,
-``replication``, ``policy`` and ``process``. Prometheus puts them on every series of the target, also on those that the
-target knows nothing of: ``up``, ``scrape_duration_seconds`` and ``process_cpu_seconds_total``.
+``replication``, ``policy`` and ``process``. Prometheus puts them on every series of the target, also on those that it
+adds itself: ``up``, ``scrape_duration_seconds`` and ``process_cpu_seconds_total``.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 from wsgiref.simple_server import make_server
 
@@ -26,8 +27,13 @@ class TargetGroup(msgspec.Struct, frozen=True):
 
 
 def encode(groups: Sequence[TargetGroup]) -> bytes:
-    """Return the JSON that both kinds of discovery take."""
+    """Return the targets as JSON for both types of discovery."""
     return msgspec.json.format(msgspec.json.encode(groups), indent=2)
+
+
+def targets_file_of(folder: Path) -> Path:
+    """Return the file next to a run's folder that lists the metrics targets of its processes."""
+    return folder.with_name(f"targets-{folder.name}.json")
 
 
 def serve_discovery(groups: Callable[[], Sequence[TargetGroup]], port: int = 0) -> int:

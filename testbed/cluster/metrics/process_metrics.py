@@ -11,10 +11,11 @@ from prometheus_client.registry import Collector
 
 from servers.balancer import LATE, NO, PROBES, SHARED, STOLEN, YES
 from servers.pool_agent import PoolAgent
-from servers.server import Server
+from servers.task_server import TaskServer
 from testbed.cluster.metrics.families import counter, counters, gauge, gauges, histogram
 from testbed.core.messages import Message, message_name
 from testbed.core.outcomes import CopyOutcome, JobOutcome, StateAtCancellation
+from testbed.scenario.modes import has_copies
 
 if TYPE_CHECKING:
     from dispatchers.dispatcher import Dispatcher
@@ -27,7 +28,7 @@ QUEUE_LENGTHS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
 
 
 class ProcessMetrics(Collector):
-    """Reads what the agents of one process have counted.
+    """The metrics of one process, read from its agents' counters and records.
 
     It runs in the threads of scrapes while the agents go on: it reads numbers and whole lists, and writes nothing.
     """
@@ -61,7 +62,7 @@ class ProcessMetrics(Collector):
         yield gauge("testbed_scrape_duration_seconds", "How long the latest scrape took here.", self._server.seconds)
         if hosted.dispatcher is not None:
             yield from self._dispatcher(hosted.dispatcher, unit)
-            if hosted.dispatcher.entering is not None or hosted.dispatcher.copying is not None:
+            if has_copies(hosted.scenario):
                 yield from self._copies(unit)
         if hosted.theory is not None:
             yield gauge("testbed_load", "Work that arrives per server and time unit.", hosted.scenario.load)
@@ -76,7 +77,7 @@ class ProcessMetrics(Collector):
         sent: Counter[type[Message]] = Counter()
         weighed: Counter[type[Message]] = Counter()
         for connection in connections:
-            # Copied first: the agents' loop may meet a new kind of message meanwhile.
+            # Copied first: the agents' loop may add a new type of message meanwhile.
             sent.update(dict(connection.sent))
             weighed.update(dict(connection.weighed))
         yield counters(
@@ -143,7 +144,7 @@ class ProcessMetrics(Collector):
             zip(outcomes, records.tasks, strict=True),
         )
         yield counter("testbed_jobs_arrived", "Jobs that have arrived.", dispatcher.arrived)
-        yield counter("testbed_probes", "Probes sent.", dispatcher.probes)
+        yield counter("testbed_probes", "Probes sent.", dispatcher.probes.sent)
         yield gauge("testbed_jobs_in_system", "Jobs that have arrived and not ended.", len(dispatcher.in_system))
 
     def _copies(self, unit: float) -> Iterator[Metric]:
@@ -163,7 +164,7 @@ class ProcessMetrics(Collector):
             "Cancelled copies, by what the cancellation found.",
             ["met"],
             (
-                ([state.label.replace(" ", "_")], records.met[state])
+                ([state.label.replace(" ", "_")], records.states_at_cancellation[state])
                 for state in StateAtCancellation
                 if state is not StateAtCancellation.NOT_CANCELLED
             ),
@@ -191,7 +192,7 @@ class ProcessMetrics(Collector):
             ["tasks"],
             (([str(level)], sum(length >= level for length in lengths)) for level in QUEUE_LENGTHS),
         )
-        probed = [server for server in servers if isinstance(server, Server)]
+        probed = [server for server in servers if isinstance(server, TaskServer)]
         yield counters(
             "testbed_probes_answered",
             "Probes of queue lengths that servers have answered, by how they found the server.",

@@ -13,19 +13,19 @@ from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
-#: A scrape thread that has the interpreter gives it back after this long when the agents' loop wants it. Python's own
-#: 5 ms would show in the timers' lateness.
+#: A scrape thread releases the interpreter after this time when the agents' loop waits for it. Python's default of
+#: 5 ms would add to the lateness of timers.
 SWITCH_SECONDS = 0.0002
 
-#: A header of Prometheus' requests, which people who look with a browser or with curl do not send.
+#: A header of Prometheus' requests, which browsers and curl do not send.
 PROMETHEUS = "HTTP_X_PROMETHEUS_SCRAPE_TIMEOUT_SECONDS"
 
 
 class MetricsServer:
     """Serves /metrics on a loopback port that the system chooses, in Prometheus' text format or OpenMetrics.
 
-    ``watched`` says whether Prometheus has read them, ``seconds`` how long the latest scrape took to collect and write.
-    Set ``final`` when nothing will change any more: ``read`` tells then whether these last values have been read.
+    ``watched``: whether Prometheus has read them; ``seconds``: the duration of the latest scrape. Set ``final`` when
+    the values will not change any more: ``read`` is then whether these last values have been read.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class MetricsServer:
         self.port = 0
 
     def start(self, collector: Collector) -> None:
-        """Serve what ``collector`` finds, and what the system says of the process, in threads of its own."""
+        """Serve the metrics of ``collector`` and of the operating system's view of the process, in threads."""
         sys.setswitchinterval(SWITCH_SECONDS)
         self.registry.register(collector)
         ProcessCollector(registry=self.registry)
@@ -61,7 +61,7 @@ class MetricsServer:
 
 
 class _Body(list[bytes]):
-    """An answer's body; ``sent`` is called once it is on its way."""
+    """A response's body; ``sent`` is called when it has been written."""
 
     sent: Callable[[], None] | None = None
 

@@ -1,9 +1,9 @@
 """The messages that agents exchange, and their frames on the wire.
 
 A message names its addressee and its sender by *address*, a small integer: servers are 0..N-1, dispatchers N..N+D-1.
-Messages carry time units only (DESIGN rule 4). On the wire a frame is four bytes of length, most significant first,
-and a MessagePack array of messages; each message is an array that begins with the tag of its type. There is no I/O
-here: bytes in, messages out. Import all of it from here:
+Messages carry time units only (testbed/docs/architecture.md, rule 4). On the wire a frame is four bytes of length, most
+significant first, and a MessagePack array of messages; each message is an array that begins with the tag of its type.
+There is no I/O here: bytes in, messages out. Import all of it from here:
 
 message.py         what all messages have in common
 tasks.py           a task's way to a server and through its queue, probes and their replies
@@ -41,13 +41,14 @@ from testbed.core.messages.reservations import (
     SlotsRefused,
     SlotsReserved,
 )
-from testbed.core.messages.tasks import Assign, Done, Dropped, Idle, PeerDown, Probe, ProbeReply
+from testbed.core.messages.tasks import NO_JOB, Assign, Done, Dropped, Idle, PeerDown, Probe, ProbeReply
 
 __all__ = [
     "BATCH",
     "BATCH_LIMIT",
     "FRAME_LIMIT",
     "MESSAGE_TYPES",
+    "NO_JOB",
     "VERSION",
     "Accepted",
     "Address",

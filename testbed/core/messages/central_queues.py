@@ -1,11 +1,11 @@
-"""Jobs of pools with central queues, which the pool agent has served, rerouted and replicated."""
+"""Jobs of pools with central queues, where the pool agent schedules, reroutes and replicates them."""
 
 from __future__ import annotations
 
 import msgspec
 
 from testbed.core.messages.message import Message
-from testbed.core.outcomes import CopyOutcome, StateAtCancellation
+from testbed.core.rows import CopyRecord
 
 
 class Admit(Message, tag=40):
@@ -23,11 +23,11 @@ class Admit(Message, tag=40):
 
 
 class Serve(Message, tag=41):
-    """The pool agent has an idle server serve a copy of a job, of which ``received`` time units are served already.
+    """The pool agent starts a copy on an idle server; the copy has received ``received`` time units before.
 
     When ``threshold`` is received without an end the server reports Reached; it stops, unless ``goes_on``. ``copy``
-    numbers the pool agent's copies. ``job`` is for those who follow it; the server answers for the copy alone.
-    ``waited``: the copy waited for this very server, which has just said that its last service is over.
+    numbers the pool agent's copies. ``job`` is for traces; the server's answers name the copy only.
+    ``waited``: the copy waited for this very server, which has just reported the end of its last service.
     """
 
     copy: int
@@ -48,7 +48,7 @@ class Reached(Message, tag=42):
 
 
 class Served(Message, tag=43):
-    """A copy is done; ``received`` is all the processing time that it has got, ``lateness`` as in Done."""
+    """A copy is done; ``received`` is its whole processing time, ``lateness`` as in Done."""
 
     copy: int
     received: float
@@ -56,7 +56,7 @@ class Served(Message, tag=43):
 
 
 class Stop(Message, tag=44):
-    """The server is to stop serving a copy; what comes too late is not answered."""
+    """The server must stop serving a copy. It does not answer if the copy has gone."""
 
     copy: int
 
@@ -69,26 +69,16 @@ class Stopped(Message, tag=45):
 
 
 class CopyEnded(Message, tag=46):
-    """The pool agent tells a job's dispatcher what has become of a copy (testbed.core.copy_life).
+    """The pool agent reports the end of a copy to its job's dispatcher.
 
-    ``order`` counts the job's copies, in the order in which they were made. ``wait`` is its time in queues, ``delay``
-    the time from the other's completion until its own end was known, or NaN.
+    In its record ``delay`` runs to the time when the agent knew of the copy's end; the dispatcher sets ``end``.
     """
 
-    job: int
-    order: int
-    pool: int
-    server: int
-    wait: float
-    received: float
-    preemptions: int
-    outcome: CopyOutcome
-    state_at_cancellation: StateAtCancellation
-    delay: float
+    record: CopyRecord
 
 
 class JobDone(Message, tag=47):
-    """A job is done, by the copy that ``server`` served; ``copies`` were made of it in all.
+    """A job is done, with the copy that ``server`` served; it had ``copies`` copies in all.
 
     The CopyEnded of some may be still to come. ``lateness`` is as in Done.
     """

@@ -20,8 +20,9 @@ class AssignCopy(Message, tag=50, gc=True):
     """A dispatcher places a copy of a job on a server, whose Done says ``copy`` for the task.
 
     ``copy`` counts the job's copies from 0, ``number`` the copies that this dispatcher has placed on this server, from
-    1: a cancellation that some other server sends is thereby told as one of a copy that is yet to come or that has
-    gone. ``reports_start`` asks for a Started. When the copy starts its server cancels the ``peers``.
+    1. By ``number`` the server knows whether a cancellation that another server sends is for a copy that is yet to come
+    or for one that has gone. ``reports_start`` asks for a Started. When the copy starts, its server cancels the
+    ``peers``.
     """
 
     job: int
@@ -41,7 +42,7 @@ class Started(Message, tag=51):
 
 
 class CancelCopy(Message, tag=52):
-    """A copy of a job of ``dispatcher`` is not wanted any more: the dispatcher says so, or a peer's server.
+    """A dispatcher, or the server of a peer, cancels a copy of a job of ``dispatcher``.
 
     ``by`` is the peer, -1 if it is the dispatcher. Of two peers that have both started the one with the lower ``copy``
     goes on. A copy that is done already has nothing to answer; all others answer Cancelled to the dispatcher, once.

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class ProtocolError(Exception):
-    """The peer sent what the protocol does not allow; its connection must be closed."""
+    """The peer has violated the protocol; its connection must be closed."""
 
 
 class Encoder:
@@ -24,7 +24,7 @@ class Encoder:
         self._limit = limit
 
     def encode(self, body: object) -> bytes:
-        """Return ``body`` without a frame around it."""
+        """Return ``body`` encoded, without a frame."""
         return self._encoder.encode(body)
 
     def frame(self, body: object) -> bytes:
@@ -52,12 +52,12 @@ class FrameReader(Generic[T]):
 
     @property
     def missing(self) -> int:
-        """Bytes up to the end of the frame that comes next, or of its length as long as that is not known."""
+        """Bytes that are missing to the end of the next frame, or to the end of its length while that is unknown."""
         pending = self._pending
         return (4 if len(pending) < 4 else 4 + int.from_bytes(pending[:4], "big")) - len(pending)
 
     def feed(self, data: bytes) -> list[T]:
-        """Return the bodies of all frames that ``data`` completes."""
+        """Return the bodies of all frames that ``data`` completes. Raises ProtocolError."""
         pending = self._pending
         pending += data
         bodies = []

@@ -1,4 +1,4 @@
-"""What all messages have in common."""
+"""The common part of all messages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 
 import msgspec
 
-#: Of an agent. A negative one would find the last of a list.
+#: The address of an agent. A negative one would index a list from its end.
 Address = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):
-    """What every message carries: its addressee's and its sender's address."""
+    """Every message carries the addresses of its addressee and its sender."""
 
     to: Address
     sender: Address

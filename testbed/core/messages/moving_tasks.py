@@ -14,31 +14,31 @@ class Steal(Message, tag=7):
 
 
 class Offer(Message, tag=8):
-    """A server with waiting tasks asks another whether it is idle, and if so to keep itself free for one."""
+    """A server with waiting tasks asks another whether it is idle, and if so to reserve itself for one of them."""
 
     exchange: int
 
 
 class Accepted(Message, tag=9):
-    """The server that was offered a task is idle, and waits for it."""
+    """The server to which a task was offered is idle, and waits for it."""
 
     exchange: int
 
 
 class Refused(Message, tag=10):
-    """No: the server has no waiting task to be stolen, or is not idle, or is promised to another."""
+    """The server has no waiting task to give, or is not idle, or waits for a task of another server."""
 
     exchange: int
 
 
 class Withdrawn(Message, tag=11):
-    """The offered task has started where it was; the server that waits for it is free again."""
+    """The offered task has started at its old server; the server that waits for it is free again."""
 
     exchange: int
 
 
 class MovedTask(msgspec.Struct, array_like=True, gc=False):
-    """A waiting task on its way to another server: what its Assign said, and how long it has waited so far.
+    """A waiting task on its way to another server: the content of its Assign, and how long it has waited so far.
 
     ``moves`` is how often it has moved, this time included.
     """
@@ -68,8 +68,8 @@ class Received(Message, tag=13):
 class Moved(Message, tag=14):
     """A server tells the dispatcher of a task that the task's move number ``moves`` took it to ``server``.
 
-    The new server says so, and where lost tasks are to be dispatched again its former server as well. Words of several
-    servers come in any order; the one with the most moves is the latest.
+    The new server reports it; where dispatchers dispatch lost tasks again, the former server does so too. Reports of
+    several servers come in any order; the one with the most moves is the latest.
     """
 
     job: int

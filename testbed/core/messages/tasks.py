@@ -1,32 +1,37 @@
-"""A task's way to a server's queue and through it, and what a dispatcher may ask and hear of servers."""
+"""A task's way to a server's queue and through it, and what dispatchers and servers report to each other."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from testbed.core.messages.message import Message
+
+#: In place of a job's number, in probes that one server sends to another.
+NO_JOB: Final = -1
 
 
 class Probe(Message, tag=1):
-    """A dispatcher asks a server for its queue length, on behalf of a job.
+    """A dispatcher asks a server for its queue length, for a job; or a server asks another one, for NO_JOB.
 
-    ``question`` numbers the dispatcher's questions: a reply to one that is settled is told from one to a later one.
+    ``round`` numbers the sender's probe rounds: a late reply to one that has ended is no reply to another.
     """
 
     job: int
-    question: int = 0
+    round: int = 0
 
 
 class ProbeReply(Message, tag=2):
-    """A server answers a probe: tasks at the server, the one in service included."""
+    """A server answers a probe: the number of its tasks, the one in service included."""
 
     job: int
     queue_length: int
-    question: int = 0
+    round: int = 0
 
 
 class Assign(Message, tag=3):
     """A dispatcher places a task of a job on a server. ``job_type`` indexes the job type; ``size`` is in time units.
 
-    ``moves`` is how often the task had moved before, in a life that ended with its server; 0 for most.
+    ``moves``: how often the task had moved between servers before it was lost with one of them and dispatched again.
     """
 
     job: int
@@ -37,10 +42,10 @@ class Assign(Message, tag=3):
 
 
 class Done(Message, tag=4):
-    """A server has finished a task: how long it waited there and how long it was served, in time units.
+    """A server has finished a task: how long the task waited and how long it was served, in time units.
 
-    ``position`` is the task's place in the server's queue when it came, 1 for one that was served at once;
-    ``lateness`` how long after the end of the service its process noticed it, in time units.
+    ``position`` is the task's place in the server's queue when it came, 1 if it was served at once. ``lateness`` is the
+    time from the end of the service until the server's process noticed it.
     """
 
     job: int
@@ -52,7 +57,7 @@ class Done(Message, tag=4):
 
 
 class Dropped(Message, tag=5):
-    """A server's buffer was full; the task was not accepted."""
+    """A server has not accepted a task because its buffer was full."""
 
     job: int
     task: int
@@ -63,7 +68,7 @@ class Idle(Message, tag=6):
 
 
 class PeerDown(Message, tag=15):
-    """A server tells a dispatcher that it will hear no more from servers ``first`` to ``last``, which have died."""
+    """A server tells a dispatcher that servers ``first`` to ``last`` are down and send it nothing more."""
 
     first: int
     last: int

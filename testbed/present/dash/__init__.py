@@ -6,6 +6,6 @@ finished.py   the same from a run folder
 app.py        the page's addresses; guard.py refuses what must not reach them
 serving.py    where it is served
 process.py    a process that serves what it is told over its standard input, for commands that are busy otherwise
-reporter.py   a Watcher that starts such a process and tells it
+reporter.py   a Display that starts such a process and tells it
 page/         what the browser gets
 """

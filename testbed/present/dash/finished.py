@@ -21,8 +21,8 @@ from testbed.measure.summary import Summary
 from testbed.present.dash.board import STRIP_POINTS, Board
 from testbed.present.dash.view import Curve, Point, RunView, concluded, rows, run_id, servers_per_row
 from testbed.runs.run_folder import read_jobs, read_run
-from testbed.runtime.build import has_copies, has_tasks
 from testbed.scenario import Scenario, variants
+from testbed.scenario.modes import has_copies, has_tasks
 from testbed.theory.predict import predict
 
 TAIL_POINTS = 200

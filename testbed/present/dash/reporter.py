@@ -17,7 +17,8 @@ from testbed.core.messages import Encoder
 from testbed.measure.summary import Summary
 from testbed.present.dash.process import Conclude, Ended, Serve, Show
 from testbed.present.dash.serving import LAST_WORD_SECONDS, Place
-from testbed.present.live import Watcher
+from testbed.runs.display import Display
+from testbed.runs.long_running.cluster import PageOrder
 
 WAITING = 8  # messages for the page's process; when it is behind so far, snapshots are left out
 
@@ -44,14 +45,23 @@ def start_page(
     return process, ours
 
 
+def start_cluster_page(cluster: str, order: PageOrder) -> tuple[subprocess.Popen[bytes], str]:
+    """Start the process that serves a long-running cluster's page; return it and the page's address."""
+    place = Place(socket.socket(fileno=order.descriptor), order.host, order.token)
+    address = place.address_without_token
+    process, feed = start_page(place, cluster, cluster=cluster)
+    feed.close()  # it follows the cluster over the control socket
+    return process, address
+
+
 class PageReporter:
-    """A watcher that shows a run on a page, beside another watcher.
+    """A display that shows a run on a page, and passes everything on to another display.
 
     The page is served by a process of its own, at ``place``. A thread writes to it, so that a page that does not keep
     up costs the run nothing but its own snapshots.
     """
 
-    def __init__(self, beside: Watcher, place: Place, title: str) -> None:
+    def __init__(self, beside: Display, place: Place, title: str) -> None:
         self._beside = beside
         self._place = place
         self._title = title

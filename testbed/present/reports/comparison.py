@@ -16,8 +16,8 @@ import numpy as np
 
 from testbed.measure.pathwise import compare
 from testbed.measure.statistics import Interval, replication_interval
+from testbed.measure.summary import mean_response
 from testbed.present.reports.measured import Measured, read_measured
-from testbed.runs.experiment import mean_response
 from testbed.runs.run_folder import OutputError
 
 if TYPE_CHECKING:

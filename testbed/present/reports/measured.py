@@ -17,8 +17,8 @@ from testbed.present.reports.provenance import read_environment
 from testbed.runs.nominal import nominal
 from testbed.runs.probe_rate import with_probe_rate
 from testbed.runs.run_folder import OutputError, read_jobs, read_run
-from testbed.runtime.build import holds
 from testbed.scenario import Scenario, variants
+from testbed.scenario.modes import Mode, mode_of
 from testbed.theory.predict import NoPrediction, Prediction, predict
 
 FILES = {"cluster": "jobs.parquet", "twin": "twin.parquet"}
@@ -81,7 +81,7 @@ def budget_of(scenario: Scenario, summaries: Sequence[Summary]) -> ErrorBudget |
         waits = bool(summary.probes_per_job) and not policy.remembers
         # By the pool agent to a server of a central queue and back; other pools may be beside those.
         by_agent = sum(pool.completed_share or 0.0 for pool in summary.pools if pool.name in central)
-        trips = 1 + waits + holds(scenario) + by_agent
+        trips = 1 + waits + (mode_of(scenario) is Mode.SLOT_RESERVATION) + by_agent
         budgets.append(error_budget(summary, round_trips=trips, message_delay=delay))
     return mean_budget([budget for budget in budgets if budget is not None])
 

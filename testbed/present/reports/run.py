@@ -10,11 +10,11 @@ import numpy as np
 from testbed.core.outcomes import JobOutcome
 from testbed.measure.error_budget import PARTS, ErrorBudget
 from testbed.measure.statistics import Interval, departures, number_in_system
+from testbed.measure.summary import mean_response
 from testbed.present.reports.drawing import Difference, Series, differences, inline_svg, numbers, tails
 from testbed.present.reports.measured import FILES, Measured, read_measured
 from testbed.present.reports.page import Block, Facts, Folded, Items, Page, Plot, Section, Table, Text
 from testbed.present.reports.provenance import again, read_environment, settings
-from testbed.runs.experiment import mean_response
 from testbed.runs.tables import KINDS, against, number, quantile, signed_percent, with_interval
 from testbed.scenario import Scenario, variants
 from testbed.theory.predict import Prediction, predicted_tail

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.measure.error_budget import ErrorBudget
+from testbed.measure.summary import mean_response
 from testbed.present.reports.drawing import inline_svg
 from testbed.present.reports.measured import budget_of
 from testbed.present.reports.page import Block, Facts, Items, Page, Plot, Section, Table, Text
 from testbed.present.reports.provenance import again, read_environment, settings
 from testbed.present.reports.run import budget_table, part_meanings
-from testbed.runs.experiment import mean_response
 from testbed.runs.run_folder import OutputError
 from testbed.runs.tables import KINDS, against, number, quantile, with_interval
 from testbed.scenario.errors import shown_value

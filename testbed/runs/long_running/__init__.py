@@ -1,4 +1,4 @@
-"""Clusters that stand until they are told to go: started, looked at, changed and ended from elsewhere."""
+"""Clusters that run until they are shut down: started, watched, changed and ended by other processes."""
 
 from testbed.runs.long_running.client import Client, clusters, connect
 from testbed.runs.long_running.register import LongRunningError, State

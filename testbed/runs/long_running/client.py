@@ -1,4 +1,4 @@
-"""Talking to standing clusters from elsewhere."""
+"""Talking to long-running clusters from other processes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Self
 import msgspec
 
 from testbed.cluster.control import CONTROL_FRAME_LIMIT
-from testbed.core.messages import Encoder, FrameReader, ProtocolError
 from testbed.cluster.snapshot import Snapshot
+from testbed.core.messages import Encoder, FrameReader, ProtocolError
 from testbed.runs.long_running.control import (
     REPLY,
     Changed,
@@ -26,27 +26,27 @@ from testbed.runs.long_running.control import (
     Status,
     StatusReply,
 )
-from testbed.runs.long_running.register import LongRunningError, State, folder_of, standing
+from testbed.runs.long_running.register import LongRunningError, State, folder_of, running
 
-ANSWER_SECONDS = 30.0  # for anything but the end of a cluster, which takes its drain time
+ANSWER_SECONDS = 30.0  # for every request except Down, which takes the drain time
 
 
 def clusters() -> list[State]:
-    """Return the clusters that stand. Raises LongRunningError where the runtime directory can't be used."""
-    return standing()
+    """Return the clusters that run. Raises LongRunningError where the runtime directory can't be used."""
+    return running()
 
 
 def connect(name: str | None = None) -> Client:
-    """Return a client of the cluster of that name, or of the only one. Raises LongRunningError when there is none."""
-    names = [state.name for state in standing()]
-    there_are = f"there are: {', '.join(names)}" if names else "none stands; start one with `testbed up`"
+    """Return a client of the cluster with that name, or of the only one. Raises LongRunningError when there is none."""
+    names = [state.name for state in running()]
+    there_are = f"there are: {', '.join(names)}" if names else "none is running; start one with `testbed up`"
     if name is None:
         if len(names) != 1:
-            raise LongRunningError(f"say which cluster; {there_are}")
+            raise LongRunningError(f"name the cluster; {there_are}")
         (name,) = names
     folder = folder_of(name)
     if name not in names:
-        raise LongRunningError(f'no cluster called "{name}" stands; {there_are}')
+        raise LongRunningError(f'no cluster called "{name}" is running; {there_are}')
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(os.fspath(folder / "control"))
@@ -57,7 +57,7 @@ def connect(name: str | None = None) -> Client:
 
 
 class Client:
-    """A connection to a standing cluster. Close it, or use it in a ``with`` statement.
+    """A connection to a long-running cluster. Close it, or use it in a ``with`` statement.
 
     All methods raise LongRunningError when the cluster has gone, or does not answer.
     """
@@ -78,11 +78,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._sock.close()
 
     def status(self) -> StatusReply:
-        """Ask how the cluster is doing."""
+        """Return the state of the cluster."""
         reply = self._ask(Status(), ANSWER_SECONDS)
         assert isinstance(reply, StatusReply)
         return reply
@@ -96,7 +96,7 @@ class Client:
         return reply
 
     def down(self) -> Saved:
-        """End the cluster, and wait until what it measured is saved."""
+        """Shut the cluster down, and wait until its measurements are saved."""
         reply = self._ask(Down(), None)
         assert isinstance(reply, Saved)
         return reply

@@ -1,4 +1,4 @@
-"""A standing cluster: its controller, its control socket, its record, and what is saved at its end."""
+"""A long-running cluster: its controller, its control socket, its entry in the register, and its saved result."""
 
 from __future__ import annotations
 
@@ -8,29 +8,24 @@ import socket
 import subprocess
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import trio
 
-from testbed.runs.probe_rate import calibrated
-from testbed.cluster.connecting import BACKLOG, take_newcomers
+from testbed.cluster.connecting import BACKLOG, accept_connections
 from testbed.cluster.control import Channel
 from testbed.cluster.controller import Controller
+from testbed.cluster.metrics.discovery import TargetGroup, serve_discovery
 from testbed.cluster.observing import Observer, theory_of
-from testbed.present.dash.reporter import start_page
-from testbed.present.dash.serving import Place
-from testbed.runs.experiment import Result, VariantRun, keep_records
-from testbed.present.live import Watcher
+from testbed.cluster.snapshot import Snapshot
+from testbed.core.messages import ProtocolError
 from testbed.core.records import Measurements
 from testbed.measure.summary import summarise
-from testbed.cluster.metrics.discovery import TargetGroup, serve_discovery
-from testbed.runs.nominal import nominal
-from testbed.core.messages import ProtocolError
-from testbed.runs.run_folder import OutputError, RunFolder, replace_file
-from testbed.scenario import Scenario, ScenarioError, decode, resolved
-from testbed.cluster.snapshot import Snapshot
+from testbed.runs.display import Display
+from testbed.runs.experiment import keep_records
 from testbed.runs.long_running.changes import changed
 from testbed.runs.long_running.control import (
     REQUEST,
@@ -45,18 +40,22 @@ from testbed.runs.long_running.control import (
     Status,
     StatusReply,
 )
-from testbed.runs.long_running.controller import LongRunningController
-from testbed.runs.long_running.register import NEVER_STOOD, Claim, ProcessEntry, LongRunningError, State
+from testbed.runs.long_running.lifetime import LongRunning
+from testbed.runs.long_running.register import NEVER_STARTED, Claim, LongRunningError, ProcessEntry, State
 from testbed.runs.long_running.rolling import KEPT_ROWS, RollingRecords, kept_since
-from testbed.runs.long_running.saved import LongRunningResult
+from testbed.runs.nominal import nominal
+from testbed.runs.probe_rate import calibrated
+from testbed.runs.result import Result, VariantRun
+from testbed.runs.run_folder import OutputError, RunFolder, replace_file
+from testbed.scenario import Scenario, ScenarioError, decode, resolved
 from testbed.theory.predict import predict
 
-ANSWER_SECONDS = 1.0  # that is left for the last answers
-PAGE_SECONDS = 15.0  # and for the live page to end
+ANSWER_SECONDS = 1.0  # for the last answers
+PAGE_SECONDS = 15.0  # for the live page to end
 
 
 class PageOrder(msgspec.Struct):
-    """Where to serve the live page: a listening socket's descriptor, and the rest of testbed.present.dash.serving.Place."""
+    """Where to serve the live page: the descriptor of a listening socket, its host, and the page's secret."""
 
     descriptor: int
     host: str
@@ -64,10 +63,10 @@ class PageOrder(msgspec.Struct):
 
 
 class Order(msgspec.Struct):
-    """Which cluster is to stand: a scenario without variants, as TOML, and where to save what it measures.
+    """The cluster to run: a scenario without variants, as TOML, and the output folder.
 
-    ``http_sd``: the loopback port of its service discovery; 0 for any that is free. ``page``: where to serve its live
-    page, if it is to have one.
+    ``http_sd``: the loopback port of its service discovery; 0 for a free one. ``page``: where to serve its live page,
+    if it has one.
     """
 
     name: str
@@ -78,19 +77,25 @@ class Order(msgspec.Struct):
     page: PageOrder | None = None
 
 
-class LongRunningCluster:
-    """A cluster that stands from ``run`` until ``stop``; ``result`` then holds what it measured.
+#: Starts the process that serves the page of the cluster with that name; returns it and the page's address.
+StartPage = Callable[[str, PageOrder], tuple[subprocess.Popen[bytes], str]]
 
-    Making one claims the name and makes the run folder: raises LongRunningError and OutputError. A second ``stop`` does
-    not wait until the jobs have finished.
+
+class LongRunningCluster:
+    """A cluster that runs from ``run`` until ``stop``; ``result`` then holds its measurements.
+
+    The constructor claims the name and makes the run folder: raises LongRunningError and OutputError. A second ``stop``
+    does not wait until the jobs have finished.
     """
 
-    def __init__(self, order: Order, watcher: Watcher) -> None:
+    def __init__(self, order: Order, display: Display, start_page: StartPage) -> None:
         self.scenario = decode(tomllib.loads(order.scenario), source="the scenario")
         self._order = order
-        self._watcher = watcher
+        self._display = display
+        self._start_page = start_page
         self._claim = Claim.take(order.name)
-        self._controller: LongRunningController | None = None
+        self._lifetime: LongRunning | None = None
+        self._controller: Controller | None = None
         try:
             http_sd = self._serve_discovery(order.http_sd)
             self._folder = RunFolder(self.scenario, Path(order.output), KEPT_ROWS)
@@ -107,20 +112,20 @@ class LongRunningCluster:
             run_folder=str(self._folder.path),
             http_sd=http_sd,
         )
-        self.result: Result = LongRunningResult(self.scenario, self._folder.path)
+        self.result = Result(self.scenario, self._folder.path)
         self.logs = self._claim.folder / "logs"
         self._snapshot: Snapshot | None = None
         self._followers: set[trio.MemorySendChannel[Snapshot]] = set()
         self._observer: Observer | None = None
-        self._told_to_end = trio.Event()
+        self._shut_down = trio.Event()
         self._saved = trio.Event()
-        self._waiting = 0  # connections that are to hear of the end
+        self._waiting = 0  # connections that wait for the end
         self._changing = trio.Lock()
-        self._settled = 0.0  # when the present settings began to hold
+        self._settled = 0.0  # model time of the last change of settings
         self._page: subprocess.Popen[bytes] | None = None
 
     def _serve_discovery(self, port: int) -> str:
-        """Return the address of Prometheus' service discovery, whose port may be left to the system with 0."""
+        """Serve Prometheus' service discovery on a port, 0 for a free one; return its address."""
 
         def targets() -> list[TargetGroup]:
             return self._controller.metrics_targets() if self._controller is not None else []
@@ -129,44 +134,44 @@ class LongRunningCluster:
             return f"http://127.0.0.1:{serve_discovery(targets, port)}/"
         except OSError as error:
             raise LongRunningError(
-                f"port {port} for service discovery: {error.strerror}; name another with --http-sd"
+                f"port {port} for service discovery: {error.strerror}; choose another one with --http-sd"
             ) from None
 
     def stop(self) -> None:
         """Drain and end; when called again, end now."""
-        if self._told_to_end.is_set():
+        if self._shut_down.is_set():
             self.result.interrupted = True
             if self._controller is not None:
                 self._controller.stop()
-        self._told_to_end.set()
+        self._shut_down.set()
 
     async def run(self) -> None:
-        """Stand until told to go, and save what was measured. Raises ClusterError when the cluster does not come up."""
-        ended: str | None = NEVER_STOOD
+        """Run until shut down, and save the result. Raises ClusterError when the cluster does not come up."""
+        ended: str | None = NEVER_STARTED
         listener = self._listen()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(take_newcomers, listener, nursery, self._serve)
+            nursery.start_soon(accept_connections, listener, nursery, self._serve)
             try:
                 with self._folder:
-                    ended = await self._stand()
+                    ended = await self._run_cluster()
             finally:
                 listener.close()
                 self.state.ended = ended
                 if ended is not None:
                     self._claim.write(self.state)
                 self._claim.release(remove=ended is None)
-            # Those who have asked for the end are told when nothing is left to do.
+            # Clients that have shut the cluster down get their answers when nothing is left to do.
             self._saved.set()
             with trio.move_on_after(ANSWER_SECONDS):
                 while self._waiting:
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
-        if self._page is not None:  # which ends by itself when browsers have heard of the end
+        if self._page is not None:  # it ends by itself when browsers have been told of the end
             with trio.move_on_after(PAGE_SECONDS):
                 await trio.to_thread.run_sync(self._page.wait, abandon_on_cancel=True)
             self._page.kill()
 
-    async def _stand(self) -> str | None:
+    async def _run_cluster(self) -> str | None:
         """Return what went wrong, if anything did."""
         self.scenario, calibration = await trio.to_thread.run_sync(calibrated, self.scenario, 0)
         prediction = await trio.to_thread.run_sync(predict, self.scenario)
@@ -179,18 +184,21 @@ class LongRunningCluster:
         async def save(measurements: Measurements) -> None:
             await trio.to_thread.run_sync(self._save, run, measurements)
 
-        self._controller = controller = LongRunningController(
+        self._lifetime = lifetime = LongRunning(self.scenario, self._display.announce)
+        self._controller = controller = Controller(
             self.scenario,
+            0,
             labels=labels,
             theory=theory,
+            lifetime=lifetime,
             save=save,
-            announce=self._watcher.announce,
+            announce=self._display.announce,
             observe=self._observe,
             records=records,
             logs=self.logs,
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._await_end)
+            nursery.start_soon(self._drain_when_shut_down, lifetime, controller)
             try:
                 await controller.run()
             finally:
@@ -199,10 +207,9 @@ class LongRunningCluster:
             nursery.cancel_scope.cancel()
         return controller.failure
 
-    async def _await_end(self) -> None:
-        await self._told_to_end.wait()
-        assert self._controller is not None
-        await self._controller.drain()
+    async def _drain_when_shut_down(self, lifetime: LongRunning, controller: Controller) -> None:
+        await self._shut_down.wait()
+        await lifetime.drain(controller)
 
     def _save(self, run: VariantRun, measurements: Measurements) -> None:
         scenario = self.scenario
@@ -228,7 +235,7 @@ class LongRunningCluster:
         self.result.runs.append(run)
 
     def _window(self, measurements: Measurements) -> tuple[float, float]:
-        """Return the measured time: under the present settings, warm, and as far back as records and slices go."""
+        """Return the measured time: under the present settings, warmed up, and as far back as records and slices go."""
         stop = measurements.stopped_at
         starts = [self._settled, kept_since(measurements)]
         if len(measurements.occupancy_edges):
@@ -236,7 +243,7 @@ class LongRunningCluster:
         warm = max(starts) + self.scenario.horizon - self.scenario.run.duration
         return (warm if warm < stop else min(max(starts), stop)), stop
 
-    # --- what is seen of it ---
+    # --- what others see of it ---
 
     def _observe(self, controller: Controller) -> None:
         assert self._observer is not None
@@ -245,25 +252,17 @@ class LongRunningCluster:
         if processes != self.state.processes:
             self.state.processes = processes
             if self._page is None and self._order.page is not None:
-                self._page, self.state.dash = self._open_page(self._order.page)
+                self._page, self.state.dash = self._start_page(self.state.name, self._order.page)
             self._claim.write(self.state)
             self._folder.write_targets(controller.metrics_targets())
-        self._watcher.show(snapshot)
+        self._display.show(snapshot)
         for follower in list(self._followers):
             try:
                 follower.send_nowait(snapshot)
-            except trio.WouldBlock:  # it is slow, and misses this one
+            except trio.WouldBlock:  # it is slow, and misses this snapshot
                 continue
             except trio.BrokenResourceError:
                 self._followers.discard(follower)
-
-    def _open_page(self, order: PageOrder) -> tuple[subprocess.Popen[bytes], str]:
-        """Start the process that serves the live page; return it and the page's address."""
-        place = Place(socket.socket(fileno=order.descriptor), order.host, order.token)
-        address = place.address_without_token
-        process, feed = start_page(place, self.state.name, cluster=self.state.name)
-        feed.close()  # it follows the cluster over the control socket
-        return process, address
 
     # --- the control socket ---
 
@@ -285,7 +284,7 @@ class LongRunningCluster:
                 elif isinstance(request, Down):
                     self._waiting += 1
                     try:
-                        self._told_to_end.set()
+                        self._shut_down.set()
                         await self._saved.wait()
                         failure = self._controller.failure if self._controller is not None else None
                         await channel.send(Saved(str(self._folder.path), failure))
@@ -308,9 +307,10 @@ class LongRunningCluster:
             self._followers.discard(sender)
 
     async def _change(self, settings: dict[str, Any]) -> Changed | Refused:
-        controller, observer = self._controller, self._observer
-        if controller is None or observer is None or not controller.started or self._told_to_end.is_set():
-            return Refused("the cluster is coming up, or is going down")
+        controller, lifetime, observer = self._controller, self._lifetime, self._observer
+        up = controller is not None and controller.started and not self._shut_down.is_set()
+        if controller is None or lifetime is None or observer is None or not up:
+            return Refused("the cluster is starting, or shutting down")
         async with self._changing:
             try:
                 scenario = changed(self.scenario, settings)
@@ -318,20 +318,20 @@ class LongRunningCluster:
                 return Refused(str(error))
             prediction = await trio.to_thread.run_sync(predict, scenario)
             theory = theory_of(scenario, prediction)
-            at = await controller.change(scenario, theory)
+            at = await lifetime.change(controller, scenario, theory)
             self.scenario = scenario
             self._settled = at
             observer.restart(scenario, theory)
-        said = f"load {scenario.load:.4g}, policy {_with_parameters(scenario)}"
+        what = f"load {scenario.load:.4g}, policy {_with_parameters(scenario)}"
         if scenario.load >= theory.stability_bound:
-            said += f" (unstable: the stability bound is {theory.stability_bound:.4g}, and the queues will grow)"
-        self._watcher.announce(f"{said} from time {at:.1f} on")
-        return Changed(at, said)
+            what += f" (unstable: the stability bound is {theory.stability_bound:.4g}, and the queues will grow)"
+        self._display.announce(f"{what} from time {at:.1f} on")
+        return Changed(at, what)
 
 
 def _with_parameters(scenario: Scenario) -> str:
     parameters: Any = scenario.dispatch.parameters
-    usual = msgspec.structs.asdict(type(parameters)())
+    defaults = msgspec.structs.asdict(type(parameters)())
     found = msgspec.structs.asdict(parameters)
-    settings = ", ".join(f"{key} = {value}" for key, value in found.items() if value != usual[key])
+    settings = ", ".join(f"{key} = {value}" for key, value in found.items() if value != defaults[key])
     return scenario.dispatch.policy + (f" with {settings}" if settings else "")

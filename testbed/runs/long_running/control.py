@@ -1,12 +1,12 @@
-"""What is said over the control socket of a standing cluster: a request, then its answers.
+"""The messages on the control socket of a long-running cluster: a request, then its answers.
 
-Status -> StatusReply        how the cluster is doing
+Status -> StatusReply        the state of the cluster
 Set    -> Changed | Refused  other settings, from a time a little ahead
-Down   -> Saved              the cluster has drained, and what it measured is saved
+Down   -> Saved              the cluster has drained, and its measurements are saved
 Follow -> Snapshots ...      one after the other, until either side closes the connection
 
-Frames are those of testbed.cluster.control. Whoever can open the socket may give orders: it lies in a folder that only
-the user can enter.
+Frames are those of testbed.cluster.control. Whoever can open the socket may send requests: it lies in a folder that
+only the user can enter.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from testbed.runs.long_running.register import State
 
 
 class Status(msgspec.Struct, tag=True):
-    """How is the cluster doing?"""
+    """Ask for the state of the cluster."""
 
 
 class StatusReply(msgspec.Struct, tag=True):
-    """What is on record of the cluster, and its last snapshot; None before the first."""
+    """The cluster's entry in the register, and its latest snapshot; None before the first."""
 
     state: State
     snapshot: Snapshot | None
@@ -37,14 +37,14 @@ class Set(msgspec.Struct, tag=True):
 
 
 class Changed(msgspec.Struct, tag=True):
-    """The settings hold from model time ``at`` on; ``said`` tells what that means."""
+    """The settings hold from model time ``at`` on; ``said`` describes them."""
 
     at: float
     said: str
 
 
 class Refused(msgspec.Struct, tag=True):
-    """Nothing was done, and why."""
+    """The request was refused, and why."""
 
     why: str
 
@@ -54,7 +54,7 @@ class Down(msgspec.Struct, tag=True):
 
 
 class Saved(msgspec.Struct, tag=True):
-    """The cluster is gone; ``failure`` says what went wrong, if anything did."""
+    """The cluster has ended; ``failure`` says what went wrong, if anything did."""
 
     run_folder: str
     failure: str | None

@@ -1,13 +1,13 @@
-"""Where standing clusters are on record: a folder each, by name, in the user's runtime directory.
+"""The register of long-running clusters: a folder for each, by name, in the user's runtime directory.
 
-NAME/lock         locked for as long as the cluster's supervisor lives, however it ends
-NAME/state.json   what there is to know of it (State)
+NAME/lock         locked while the cluster's supervisor lives, however it ends
+NAME/state.json   the cluster's State
 NAME/control      the supervisor's socket (testbed.runs.long_running.control)
-NAME/logs/        what its processes write
+NAME/logs/        the logs of its processes
 
-The lock, not a process id, says whether a cluster stands: an id may have gone to another process meanwhile, a lock goes
-with its owner. Folders without an owner are stale, and are removed by whoever comes across them. Only the user may look
-into the directory, or reach a socket in it.
+The lock, not a process id, shows whether a cluster runs: an id may have been given to another process since, a lock
+ends with its owner. Folders without an owner are stale, and whoever finds them removes them. Only the user may read the
+directory, or reach a socket in it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from testbed.cluster.metrics.discovery import targets_file_of
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
-
-#: How the record of a cluster has it that did not come up.
-NEVER_STOOD = "did not come up"
+#: Why a cluster ended that never ran.
+NEVER_STARTED = "did not come up"
 
 
 class LongRunningError(Exception):
-    """A standing cluster can't be had, and why."""
+    """A long-running cluster can't be started, reached or changed, and why."""
 
 
 class ProcessEntry(msgspec.Struct, frozen=True):
-    """A process of a standing cluster; ``metrics`` is host:port of its /metrics, once it has one."""
+    """A process of a long-running cluster; ``metrics`` is host:port of its /metrics, None before it has one."""
 
     name: str
     pid: int
@@ -45,11 +46,11 @@ class ProcessEntry(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, kw_only=True):
-    """What there is to know of a standing cluster without asking it.
+    """What is known of a long-running cluster without asking it.
 
-    ``started``: seconds since the epoch. ``run_folder`` is where it saves what it measures. ``http_sd`` and ``dash``
-    are the addresses of its service discovery and its live page, where there are any. ``ended`` says why it stopped,
-    if that was not what somebody asked for.
+    ``started``: seconds since the epoch. ``run_folder`` is where it saves its measurements. ``http_sd`` and ``dash``
+    are the addresses of its service discovery and its live page, if there are any. ``ended`` says why it ended, unless
+    it was shut down.
     """
 
     name: str
@@ -66,9 +67,9 @@ class State(msgspec.Struct, kw_only=True):
 
 
 def directory() -> Path:
-    """Return the directory of all standing clusters, which only this user can enter. Raises LongRunningError."""
+    """Return the directory of all long-running clusters, which only this user can enter. Raises LongRunningError."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR it is below /tmp, which is as good once it is checked
+        warnings.simplefilter("ignore")  # that XDG_RUNTIME_DIR is unset: the folder is a temporary one then
         path = Path(platformdirs.user_runtime_dir("loadbalance-testbed"))
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,14 +86,14 @@ def directory() -> Path:
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder of the cluster of that name. Raises LongRunningError for what can't be a name."""
+    """Return the folder of the cluster with that name. Raises LongRunningError for what can't be a name."""
     if not NAME.fullmatch(name):
         raise LongRunningError(f"{name!r} can't be a cluster's name: use letters, digits, _, . and -, at most 64")
     return directory() / name
 
 
 class Claim:
-    """A folder of one's own, by name; the claim ends with ``release``, or with this process."""
+    """A name that is reserved for this process, with its folder, until ``release`` or the end of the process."""
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self.folder = folder
@@ -100,18 +101,18 @@ class Claim:
 
     @classmethod
     def take(cls, name: str) -> Claim:
-        """Claim a name. Raises LongRunningError when a cluster of that name stands."""
+        """Claim a name. Raises LongRunningError when a cluster with that name runs."""
         folder = folder_of(name)
         while True:
             folder.mkdir(mode=0o700, exist_ok=True)
             try:
                 descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            except FileNotFoundError:  # someone has just tidied up
+            except FileNotFoundError:  # another process has just removed it
                 continue
             if not _lock(descriptor):
                 os.close(descriptor)
                 raise LongRunningError(
-                    f'a cluster called "{name}" stands already: choose another --name, or `testbed down {name}`'
+                    f'a cluster called "{name}" is already running: choose another --name, or `testbed down {name}`'
                 )
             if _is_at(descriptor, folder / "lock"):
                 for entry in folder.iterdir():
@@ -128,7 +129,7 @@ class Claim:
         new.replace(self.folder / "state.json")
 
     def release(self, *, remove: bool = True) -> None:
-        """Give the name free; with ``remove`` nothing is left of the cluster."""
+        """Release the name; with ``remove`` the folder is removed."""
         if remove:
             shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self._descriptor)
@@ -143,7 +144,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether a file that was opened is still the one at ``path``."""
+    """Return whether an opened file is still the one at ``path``."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:
@@ -151,15 +152,15 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def read_state(folder: Path) -> State | None:
-    """Return what is on record in a cluster's folder; None when nothing is, yet or at all."""
+    """Return the state in a cluster's folder; None when there is none."""
     try:
         return msgspec.json.decode((folder / "state.json").read_bytes(), type=State)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def standing() -> list[State]:
-    """Return the clusters that stand, by name. One that is still coming up is not among them."""
+def running() -> list[State]:
+    """Return the clusters that run, ordered by name. Those that are still starting are not among them."""
     found = (read_state(folder) for folder in sorted(directory().iterdir()) if not _is_stale(folder))
     return [state for state in found if state is not None and state.ended is None]
 
@@ -168,7 +169,7 @@ def _is_stale(folder: Path) -> bool:
     try:
         descriptor = os.open(folder / "lock", os.O_RDWR)
     except OSError:
-        return False  # not a cluster's folder, or one that is just being made or removed
+        return False  # not a cluster's folder, or one that is being made or removed
     try:
         return _lock(descriptor)
     finally:
@@ -176,8 +177,8 @@ def _is_stale(folder: Path) -> bool:
 
 
 def clean() -> list[str]:
-    """Remove what killed clusters have left, and return a line about each."""
-    said = []
+    """Remove the folders of killed clusters, and return a line about each."""
+    lines = []
     for folder in sorted(directory().iterdir()):
         try:
             descriptor = os.open(folder / "lock", os.O_RDWR)
@@ -187,10 +188,8 @@ def clean() -> list[str]:
             if not _lock(descriptor):
                 continue
             state = read_state(folder)
-            said.append(_epitaph(folder.name, state))
+            lines.append(_last_line(folder.name, state))
             if state is not None:
-                from testbed.runs.run_folder import targets_file_of
-
                 run = Path(state.run_folder)
                 targets_file_of(run).unlink(missing_ok=True)
                 if run.is_dir():
@@ -198,17 +197,17 @@ def clean() -> list[str]:
             shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(descriptor)
-    return said
+    return lines
 
 
-def _epitaph(name: str, state: State | None) -> str:
+def _last_line(name: str, state: State | None) -> str:
     if state is None:
         return f"{name}: did not come up; cleaned up"
     if state.ended is not None:
-        left = "its logs are in" if state.ended == NEVER_STOOD else "what it measured is in"
+        left = "its logs are in" if state.ended == NEVER_STARTED else "its measurements are in"
         return f"{name}: {state.ended}; {left} {state.run_folder}"
     age = (time.time() - state.started) / 60
     return (
-        f"{name}: was killed at most {age:.1f} minutes after it started; the records that it had written are in "
+        f"{name}: was killed at most {age:.1f} minutes after it started; its records until then are in "
         f"{state.run_folder}/records, its logs in logs; cleaned up"
     )

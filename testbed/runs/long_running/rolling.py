@@ -1,6 +1,4 @@
-"""Records of a cluster that stands for long: written as they come, the latest kept, in bounded memory and on a bounded
-part of the disk.
-"""
+"""Records of a long-running cluster: the latest ones are kept, in bounded memory and on bounded disk space."""
 
 from __future__ import annotations
 
@@ -33,11 +31,11 @@ class Segment(NamedTuple):
 
 
 class _Table:
-    """The segments of one table, and the rows that are still to be written."""
+    """The segments of one table, and the rows that are not yet written."""
 
     def __init__(self) -> None:
         self.waiting: list[npt.NDArray[np.void]] = []
-        self.count = 0  # of the rows that wait
+        self.count = 0  # of the waiting rows
         self.due = 0.0
         self.segments: deque[Segment] = deque()
         self.kept = 0
@@ -48,7 +46,7 @@ class RollingRecords:
     """Keeps records in Parquet files ``<table>-<number>.parquet`` in a new ``folder``, with the records' own columns.
 
     A file is written for every ROWS records, and after SECONDS. The latest KEPT_ROWS records of each table are kept, or
-    somewhat fewer; of older jobs only the numbers by outcome are (``unrecorded``).
+    somewhat fewer; of older jobs only the counts by outcome (``unrecorded``).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -99,15 +97,15 @@ class RollingRecords:
 
     @property
     def unrecorded(self) -> dict[str, int]:
-        """Jobs by outcome whose records are not kept any more."""
+        """Jobs whose records are no longer kept, by outcome."""
         return {name: count for name, count in zip(JobOutcome.labels(), self._forgotten, strict=True) if count}
 
 
 def kept_since(measurements: Measurements) -> float:
     """Return a time, in time units, from which on every job that arrives has all its records; 0 if all are kept.
 
-    A job that arrived after the first of the kept ones had ended has ended later, and is kept. There are more tasks and
-    copies than jobs, so that the first of them that are kept may be of later jobs; the same holds for them then.
+    A job that arrived after the first kept job had ended has ended later, and is kept. There are more tasks and copies
+    than jobs, so that the first of them that are kept may belong to later jobs; then the same argument holds for them.
     """
     columns: dict[str, Any] = measurements.columns
     ends = columns["arrival"] + columns["response"]

@@ -159,7 +159,7 @@ def _run_twins(study: Study, points: list[Point], batches: list[_Batch], process
 def _run_cluster(study: Study, points: list[Point], batches: list[_Batch], runs: _Counted) -> None:
     if not batches:
         return
-    from testbed.cluster.controller import ClusterError
+    from testbed.cluster.processes import ClusterError
     from testbed.runs.experiment import run
 
     measure = _measure(study, points, batches)

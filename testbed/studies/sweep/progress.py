@@ -10,7 +10,8 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from testbed.cluster.snapshot import Snapshot
-from testbed.present.live import PLAIN_SECONDS, InTerminal, Silent
+from testbed.present.live import PLAIN_SECONDS, InTerminal
+from testbed.runs.display import Silent
 from testbed.studies.sweep.plan import Plan, RunKey, Runs
 
 
@@ -46,7 +47,7 @@ class Progress(Silent):
         """Show how the present run on the cluster is doing."""
         assert self._plan is not None
         assert self._present is not None
-        self.refresh((snapshot.share or 0.0) * self._plan.work(self._present), f"{snapshot.name}: {snapshot}")
+        self.refresh((snapshot.fraction or 0.0) * self._plan.work(self._present), f"{snapshot.name}: {snapshot}")
 
     def refresh(self, work_of_present_run: float, state: str) -> None:
         """Show the present state."""

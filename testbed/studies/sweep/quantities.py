@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from testbed.measure.statistics import Interval
 from testbed.measure.summary import Summary
-from testbed.runtime.build import has_copies
 from testbed.scenario import Scenario
+from testbed.scenario.modes import has_copies
 from testbed.theory.pool_loads import pool_requirements
 from testbed.theory.predict import NoPrediction, Prediction
 
@@ -17,34 +17,34 @@ from testbed.theory.predict import NoPrediction, Prediction
 QUANTITIES = {
     "response_time_mean": "mean response time",
     "response_time_p50": "median of the response time",
-    "response_time_p90": "90 % quantile",
-    "response_time_p99": "99 % quantile",
-    "response_time_p999": "99.9 % quantile",
+    "response_time_p90": "90 % quantile of the response time",
+    "response_time_p99": "99 % quantile of the response time",
+    "response_time_p999": "99.9 % quantile of the response time",
     "inherent_delay_mean": "mean of the longest service of a job's tasks",
-    "queueing_delay_mean": "mean of response time less inherent delay",
-    "relative_queueing_delay": "mean queueing delay over mean inherent delay",
+    "queueing_delay_mean": "mean of response time minus inherent delay",
+    "relative_queueing_delay": "mean queueing delay divided by mean inherent delay",
     "waiting_time_mean": "mean over jobs of the longest waiting time of their tasks",
-    "overhead_mean": "mean of what of the response time is neither waiting nor service",
-    "dispatch_lag_mean": "mean lateness of the dispatcher with an arrival",
+    "overhead_mean": "mean of the part of the response time that is neither waiting nor service",
+    "dispatch_lag_mean": "mean time by which dispatchers handle arrivals late",
     "number_in_system_mean": "time average of the number of jobs in the system, wherever they wait",
     "queue_length_mean": "time average of a server's queue length, the task in service included; jobs that wait in a "
     "central queue are at no server",
-    "utilisation": "share of time that a server is busy",
+    "utilisation": "fraction of the time in which a server is busy",
     "probes_per_job": "probes that dispatchers send for a job",
-    "probes_per_task": "the same per task",
-    "messages_per_job": "messages of all kinds per job",
+    "probes_per_task": "probes that dispatchers send for a task",
+    "messages_per_job": "messages of all types per job",
     "overall_probe_rate": "probes that servers send to move tasks, per server and time unit",
-    "drop_share": "share of the jobs that were dropped",
+    "drop_share": "fraction of the jobs that were dropped",
     "effective_load.POOL": "processing time that a job uses in the pool, times the arrival rate, per server",
-    "wasted_by_rerouting.POOL": "share of it that jobs had received when they left",
-    "wasted_by_losing.POOL": "share of it that went to copies that lost",
-    "copies_per_job": "copies that are made of a job",
-    "preemptions_per_job": "how often a copy of a job is preempted",
-    "cancellations_per_job": "copies of a job that are cancelled",
-    "cancellation_delay_p50": "median time from a copy's end (start where that cancels) until another has stopped",
-    "cancellation_delay_p99": "99 % quantile of it",
+    "wasted_by_rerouting.POOL": "fraction of it that jobs had received when they left",
+    "wasted_by_losing.POOL": "fraction of it that went to copies that did not win",
+    "copies_per_job": "copies per job",
+    "preemptions_per_job": "preemptions per job, of all its copies",
+    "cancellations_per_job": "cancelled copies per job",
+    "cancellation_delay_p50": "median time from the end (or cancelling start) of a copy until another has stopped",
+    "cancellation_delay_p99": "99 % quantile of that time",
     "jobs": "number of measured jobs",
-    "emulation_error": "cluster less twin, job by job, as a share of the twin's mean response time",
+    "emulation_error": "cluster minus twin, job by job, as a fraction of the twin's mean response time",
     "stability_bound": "largest stable load",
 }
 

@@ -15,8 +15,9 @@ import msgspec
 from testbed.core.records import Measurements
 from testbed.measure.summary import Summary, measured_window, summarise
 from testbed.runs.execution import STOPPING, execute
-from testbed.runs.experiment import Experiment, VariantRun, Where
+from testbed.runs.experiment import Experiment, PlannedRun, Where
 from testbed.runs.nominal import nominal
+from testbed.runs.result import VariantRun
 from testbed.scenario import Scenario, load
 from testbed.studies.sweep.folder import SweepFolder
 from testbed.studies.sweep.plan import FinishedRun, Goal, Place, Plan, RunKey
@@ -110,9 +111,9 @@ class SweepRun:
                 with _terminating_is_interrupting():
                     self._on_twin()
             elif self._plan.goal.measured:
-                runs = _ClusterRuns(self._plan, self, self._progress)
-                execute(runs)
-                self.result.interrupted = runs.result.interrupted
+                experiment = _ClusterRuns(self._plan, self, self._progress).experiment
+                execute(experiment)
+                self.result.interrupted = experiment.result.interrupted
         except KeyboardInterrupt:
             self.result.interrupted = True
         finally:
@@ -165,31 +166,32 @@ def _without_slices(summary: Summary) -> Summary:
     return msgspec.structs.replace(summary, queue_length=lengths)
 
 
-class _ClusterRuns(Experiment):
-    """The runs of a sweep on the cluster, one after the other, each beside its twin where that is asked for too."""
+class _ClusterRuns:
+    """The runs of a sweep on the cluster, one after the other, each compared with its twin if that is asked for."""
 
     def __init__(self, plan: Plan, sweep: SweepRun, progress: Progress) -> None:
         where: Where = "cluster and twin" if "twin" in plan.goal.on else "cluster"
-        super().__init__(msgspec.structs.replace(plan.scenario, sweep=None), where, None, progress)
+        scenario = msgspec.structs.replace(plan.scenario, sweep=None)
+        self.experiment = Experiment(scenario, where, None, progress, planned=self._planned, keep=self._keep)
         self._plan = plan
         self._sweep = sweep
         self._progress = progress
         self._at: RunKey | None = None
 
-    def planned(self) -> Iterator[tuple[int, str, Scenario]]:
+    def _planned(self) -> Iterator[PlannedRun]:
         while keys := self._sweep.missing():
             for key in keys:
                 self._at = key
                 self._progress.started(key)
-                yield key.replication, key.variant, self._plan.scenario_of(key)
+                yield PlannedRun(key.variant, key.replication, self._plan.scenario_of(key))
 
-    def keep(self, run: VariantRun) -> None:
+    def _keep(self, run: VariantRun) -> None:
         key = self._at
         assert key is not None
         if run.failure is not None:
             raise SweepError(f"{key}: {run.failure}")
-        if self.result.interrupted:
-            return  # it was cut short, and will be made again
+        if self.experiment.result.interrupted:
+            return  # it is incomplete, and will be made again
         cluster, twin = (None if summary is None else _without_slices(summary) for summary in (run.cluster, run.twin))
         self._sweep.finished(FinishedRun(**key._asdict(), cluster=cluster, twin=twin))
 
@@ -236,7 +238,7 @@ def sweep(
 
     Ctrl-C saves what is finished and raises KeyboardInterrupt. Raises ScenarioError for a scenario without a sweep,
     ValueError for other arguments that can't be, OutputError when a folder can't be used, SweepError and TwinError when
-    a run fails, and testbed.cluster.controller.ClusterError when a cluster does not come up; a sweep with a folder can
+    a run fails, and testbed.cluster.processes.ClusterError when a cluster does not come up; a sweep with a folder can
     then be resumed.
     """
     if scenario is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from testbed.measure.statistics import Interval
-from testbed.runs.experiment import mean_response
+from testbed.measure.summary import mean_response
 from testbed.runs.tables import KINDS, against, new_table, number, quantile, signed_percent, with_interval
 from testbed.scenario.errors import shown_value
 from testbed.studies.sweep.result import SweepResult

@@ -30,7 +30,7 @@ from testbed.studies.validate.result import (
 from testbed.studies.validate.running import TwinReading, estimated
 
 if TYPE_CHECKING:
-    from testbed.runs.experiment import VariantRun
+    from testbed.runs.result import VariantRun
     from testbed.scenario import Scenario
     from testbed.studies.validate.case import Case, Expected
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from testbed.runs.experiment import VariantRun, run
+from testbed.runs.experiment import run
+from testbed.runs.result import VariantRun
 from testbed.studies.twins import TwinRun, run_twins
 from testbed.studies.validate.case import PLACES, Case, Place, only_on
 from testbed.studies.validate.judging import judge
@@ -40,7 +41,7 @@ def validate(
 
     Ctrl-C ends it early: cases without an answer are in ``unfinished``. Raises ScenarioError for a case that can't be,
     ValueError when none of them is looked at in ``on``, testbed.runs.run_folder.OutputError when the folder can't be
-    used, and testbed.studies.twins.TwinError and testbed.cluster.controller.ClusterError when runs fail.
+    used, and testbed.studies.twins.TwinError and testbed.cluster.processes.ClusterError when runs fail.
     """
     named = chosen(cases, quick)
     wanted = only_on(named, on)

@@ -14,8 +14,9 @@ import pytest
 import trio
 
 from testbed.cluster.control import Channel, Report
-from testbed.cluster.controller import ClusterError, Controller
+from testbed.cluster.controller import Controller
 from testbed.cluster.members import Member
+from testbed.cluster.processes import ClusterError
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import Measurements
 from testbed.measure.accounting import check
@@ -130,8 +131,8 @@ def test_a_process_that_fails_at_its_start_is_an_error_with_its_last_lines(
 def test_a_cluster_that_does_not_come_up_in_time_says_who_is_missing(
     run_cluster: Callable[..., Measurements], make_scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.cluster.controller.READY_SECONDS", 0.0)
-    monkeypatch.setattr("testbed.cluster.controller.PER_PROCESS_SECONDS", 0.001)
+    monkeypatch.setattr("testbed.cluster.processes.READY_SECONDS", 0.0)
+    monkeypatch.setattr("testbed.cluster.processes.PER_PROCESS_SECONDS", 0.001)
     message = cluster_error(lambda: run_cluster(make_scenario()))
     assert message.startswith("not ready after 0 s: dispatcher-0, node-0, node-1")
 
@@ -143,7 +144,7 @@ def test_a_process_that_hangs_is_not_waited_for_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("testbed.cluster.controller.REPORT_SECONDS", 4.0)  # enough for the others
-    monkeypatch.setattr("testbed.cluster.controller.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("testbed.cluster.lifetime.GRACE_SECONDS", 0.5)
     scenario = make_scenario(**{"run.duration": 150, "run.drain": 5})
     measured = run_cluster(scenario, at_time(5.0, Killer("node-1", signal.SIGSTOP)))
     assert measured.failure == "no report after 4 s from node-1"
@@ -167,7 +168,7 @@ def test_a_process_that_has_ended_after_its_report_is_no_death_though_the_report
     make_scenario: Callable[..., Scenario],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("testbed.cluster.controller.Channel", ReadsReportsLate)
+    monkeypatch.setattr("testbed.cluster.processes.Channel", ReadsReportsLate)
     for on_failure in ("stop", "redispatch"):
         scenario = make_scenario(**{"run.duration": 10, "run.warmup": 0, "cluster.on_failure": on_failure})
         measured = run_cluster(scenario)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.cluster.live_records import LiveCopies
 from testbed.core.outcomes import CopyOutcome, StateAtCancellation
-from testbed.core.records import CopyRecord
+from testbed.core.rows import CopyRecord
 
 
 def copy(state: int) -> CopyRecord:

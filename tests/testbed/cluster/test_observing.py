@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from testbed.cluster import observing
+from testbed.cluster.collected import RecordsInMemory
 from testbed.cluster.control import Progress, Records
-from testbed.cluster.controller import Controller
 from testbed.cluster.members import Member
 from testbed.cluster.observing import MOST_TOTALS, RECENT_SECONDS, Observer, theory_of
 from testbed.core.records import RESPONSE_BUCKETS, TABLES, row_type
@@ -193,7 +193,7 @@ def test_what_a_process_had_counted_before_it_was_started_again_counts(cluster: 
     member.recorded = 10
     assert observer.snapshot(cluster.members).in_system == 3
     assert member.unsent() == 3
-    member.bury()
+    member.end_life()
     found = observer.snapshot(cluster.members)
     assert (found.arrived, found.ended, found.in_system, found.outcomes["lost"]) == (13, 13, 0, 3)
     cluster.histogram = LogHistogram(*RESPONSE_BUCKETS)
@@ -211,11 +211,11 @@ def test_records_of_a_process_that_dies_before_the_word_that_counts_them_are_of_
     def records(jobs: int) -> Records:
         return Records("jobs", np.zeros(jobs, row_type(TABLES["jobs"])).tobytes())
 
-    controller, member = Controller(scenario(), 0, labels={}), cluster.members[0]
-    controller._note(member, records(10))
-    controller._note(member, Progress(time=10.0, arrived=13, ended=10, outcomes=[10, 0, 0, 0]))
-    controller._note(member, records(20))
+    kept, member = RecordsInMemory(), cluster.members[0]
+    member.take(records(10), kept)
+    member.take(Progress(time=10.0, arrived=13, ended=10, outcomes=[10, 0, 0, 0]), kept)
+    member.take(records(20), kept)
     assert member.unsent() == 3
-    member.bury()
-    assert len(controller._records.columns("jobs")["job"]) == 10
+    member.end_life()
+    assert len(kept.columns("jobs")["job"]) == 10
     assert (member.lost, member.earlier.arrived, member.earlier.ended) == (3, 13, 13)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.core.records import TASK_COLUMNS, TaskRecord, TaskRecords, row_type
+from testbed.core.records import TASK_COLUMNS, TaskRecords, row_type
+from testbed.core.rows import TaskRecord
 
 
 def record(i: int) -> TaskRecord:

@@ -13,7 +13,8 @@ from testbed.cluster.snapshot import Responses, Snapshot
 from testbed.core.records import RESPONSE_BUCKETS
 from testbed.measure.histogram import LogHistogram
 from testbed.present import live
-from testbed.present.live import Bar, Lines, Silent
+from testbed.present.live import Bar, Lines
+from testbed.runs.display import Silent
 
 
 def snapshot(variant: str, replication: int = 0, time: float = 10.0, **more: Any) -> Snapshot:

@@ -19,9 +19,9 @@ import testbed
 from testbed.cluster.snapshot import Snapshot
 from testbed.core.records import Measurements
 from testbed.measure.summary import Summary
-from testbed.present.live import Silent
 from testbed.runs import experiment
-from testbed.runs.experiment import Result
+from testbed.runs.display import Silent
+from testbed.runs.result import Result
 from testbed.scenario import Dispatch, Scenario, ScenarioError, decode
 
 

@@ -139,7 +139,7 @@ def test_a_rate_that_cannot_be_reached_is_an_error_with_its_key_and_a_remedy() -
         # So little load on so few servers that no task ever waits, and no clock runs.
         calibrated(scenario("sharing", 1.0, **{"workload.load": 0.001, "run.duration": 20.0}), 0)
     assert caught.value.key == "balance.overall_probe_rate"
-    assert "ask for a rate that the policy can reach, or set balance.probe_rate" in str(caught.value)
+    assert "choose a rate that the policy can reach, or set balance.probe_rate" in str(caught.value)
 
 
 def test_the_mean_field_is_used_where_it_is_asked_for() -> None:

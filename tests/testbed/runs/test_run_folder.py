@@ -103,7 +103,7 @@ def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path, monkey
     assert folders == ["a-folder-now", "a-folder-now-2", "a-folder-now-3"]
     for i in range(4, 100):
         (tmp_path / f"a-folder-now-{i}").mkdir()
-    with pytest.raises(OutputError, match="a hundred runs of this second"):
+    with pytest.raises(OutputError, match="too many runs started within one second"):
         RunFolder(scenario(), tmp_path, 1)
 
 

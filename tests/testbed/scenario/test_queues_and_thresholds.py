@@ -185,7 +185,7 @@ def test_a_scenario_is_built_in_python_as_in_a_file() -> None:
         # the assignment
         (
             {"dispatch.assignment": {"a": 0.7}},
-            "dispatch: assignment: the shares of the pools must add up to 1, not 0.7",
+            "dispatch: assignment: the fractions of the pools must add up to 1, not 0.7",
         ),
         ({"dispatch.assignment": {"c": 1}}, "dispatch: assignment: there is no pool c (pools: a, b)"),
         (
@@ -194,11 +194,11 @@ def test_a_scenario_is_built_in_python_as_in_a_file() -> None:
         ),
         (
             {"dispatch.assignment": {"a": 1, "one": {"a": 1}}},
-            "dispatch: assignment: give either a share for each pool, or a table for each signal",
+            "dispatch: assignment: give either a fraction for each pool, or a table for each signal",
         ),
         (
             {"dispatch.assignment": {"one": {"a": 1}, "two": {"b": 1}}},
-            'dispatch: assignment: there is a table for each type, but types are not told; add knows = "types", or '
+            'dispatch: assignment: there is a table for each type, but types are not known; add knows = "types", or '
             "give one for all jobs: assignment = { a = 1.0 }",
         ),
         (
@@ -207,12 +207,12 @@ def test_a_scenario_is_built_in_python_as_in_a_file() -> None:
         ),
         (
             {"dispatch.assignment": {"one": {"a": 1}, "two": {"b": 0.9}}, "dispatch.knows": "types"},
-            "dispatch: assignment.two: the shares of the pools must add up to 1, not 0.9",
+            "dispatch: assignment.two: the fractions of the pools must add up to 1, not 0.9",
         ),
-        ({"dispatch.knows": "types"}, "dispatch: knows: nothing follows from it without an assignment for each signal"),
+        ({"dispatch.knows": "types"}, "dispatch: knows: it has no effect without an assignment for each signal"),
         (
             {"dispatch.knows": {"noisy": 0.8}, "dispatch.assignment": {"a": 1}},
-            "dispatch: knows: nothing follows from it without an assignment for each signal",
+            "dispatch: knows: it has no effect without an assignment for each signal",
         ),
         ({"dispatch.knows": "all"}, 'dispatch.knows = "all": must be "nothing" or "sizes" or "types" or a table'),
         ({"dispatch.knows": {"noisy": 2}}, "dispatch.knows.noisy = 2: must be a number of at least 0 and at most 1"),

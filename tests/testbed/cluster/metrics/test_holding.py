@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import testbed
 from testbed.cluster.metrics.discovery import TargetGroup, serve_discovery
 from testbed.cluster.snapshot import Snapshot
-from testbed.present.live import Silent
+from testbed.runs.display import Silent
 from testbed.scenario import Scenario, decode
 
 

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from testbed.cluster.live_records import LiveRecords
 from testbed.cluster.metrics.families import histogram
 from testbed.core.outcomes import JobOutcome
-from testbed.core.records import JobRecord
+from testbed.core.rows import JobRecord
 from testbed.runtime.twin import simulate
 from testbed.scenario import decode
 

@@ -19,7 +19,7 @@ from testbed.cluster.controller import Controller
 from testbed.cluster.snapshot import Snapshot
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import RESPONSE_BUCKETS, Measurements
-from testbed.present.live import Silent
+from testbed.runs.display import Silent
 from testbed.scenario import decode
 
 pytestmark = pytest.mark.cluster

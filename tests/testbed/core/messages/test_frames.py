@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import pytest
@@ -21,8 +21,6 @@ from testbed.core.messages import (
     Encoder,
     FrameReader,
     Message,
-    MovedTask,
-    Peer,
     Probe,
     ProtocolError,
 )
@@ -32,22 +30,22 @@ addresses = st.integers(0, 2**31)
 times = st.floats(allow_nan=False)
 
 
+def values(kind: Any) -> st.SearchStrategy[Any]:
+    if kind == Address:
+        return addresses
+    if get_origin(kind) is Annotated:
+        return values(get_args(kind)[0])
+    if get_origin(kind) is list:
+        return st.lists(values(get_args(kind)[0]), max_size=8)
+    if issubclass(kind, msgspec.Struct):
+        return structs(kind)
+    if issubclass(kind, IntEnum):
+        return st.sampled_from(kind)
+    return {bool: st.booleans(), float: times, int: integers}[kind]
+
+
 def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
-    fields: dict[str, st.SearchStrategy[Any]] = {}
-    for field in msgspec.structs.fields(kind):
-        if field.type == Address:
-            fields[field.name] = addresses
-        elif field.type in (list[MovedTask], list[Peer]):
-            fields[field.name] = st.lists(structs(get_args(field.type)[0]), max_size=4)
-        elif isinstance(field.type, type) and issubclass(field.type, IntEnum):
-            fields[field.name] = st.sampled_from(field.type)
-        elif field.type is bool:
-            fields[field.name] = st.booleans()
-        elif field.type == list[float]:
-            fields[field.name] = st.lists(times, max_size=8)
-        else:
-            fields[field.name] = times if field.type is float else integers
-    return st.builds(kind, **fields)
+    return st.builds(kind, **{field.name: values(field.type) for field in msgspec.structs.fields(kind)})
 
 
 def messages() -> st.SearchStrategy[Message]:

@@ -271,7 +271,7 @@ def test_a_run_that_is_killed_is_said_to_have_gone_away(browser: Any, snapshot: 
 import time
 from testbed.present.dash.reporter import PageReporter
 from testbed.present.dash.serving import Place
-from testbed.present.live import Silent
+from testbed.runs.display import Silent
 
 place = Place.open()
 print(place.address, flush=True)

@@ -14,7 +14,7 @@ from testbed.cluster.snapshot import Snapshot
 from testbed.present.dash import reporter as reporters
 from testbed.present.dash.reporter import PageReporter
 from testbed.present.dash.serving import Place
-from testbed.present.live import Silent
+from testbed.runs.display import Silent
 
 Make = Callable[..., Snapshot]
 

@@ -1,4 +1,4 @@
-"""Which settings of a standing cluster can be changed while it stands."""
+"""Which settings of a long-running cluster can be changed."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_what_a_policy_is_told_of_jobs_stays() -> None:
         changed(scenario(workload={"load": 0.5, "types": types}, cluster={"pools": pools}), settings)
 
 
-def test_where_central_queues_stand_dispatching_stays_as_it_is() -> None:
+def test_with_central_queues_dispatching_cannot_be_changed() -> None:
     pools = [{"name": name, "servers": 2, "queue": "central"} for name in ("one", "two")]
     central = scenario(dispatch={"policy": "static"}, cluster={"pools": pools})
-    with pytest.raises(LongRunningError, match="with central queues stands; take it down"):
+    with pytest.raises(LongRunningError, match="with central queues runs; shut it down"):
         changed(central, {"dispatch.assignment": {"one": 1.0}})
     assert changed(central, {"workload.load": 0.6}).load == 0.6

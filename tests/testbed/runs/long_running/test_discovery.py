@@ -1,4 +1,4 @@
-"""Where Prometheus finds a standing cluster: by file, and by HTTP on a port that may be chosen."""
+"""Where Prometheus finds a long-running cluster: by file, and by HTTP on a port that may be chosen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def test_targets_are_found_by_file_and_over_http(place: Any) -> None:
         refused = place.up("--http-sd", str(port))
         assert refused.returncode in (1, 2)
         assert (
-            f"port {port} for service discovery: Address already in use; name another with --http-sd" in refused.stderr
+            f"port {port} for service discovery: Address already in use; choose another one with --http-sd"
+            in refused.stderr
         )
         assert "Traceback" not in refused.stderr
     started = place.up("--http-sd", str(port))

@@ -35,11 +35,11 @@ if "testbed.cluster.process" in sys.orig_argv and fault.startswith(name):
         RealTimeRuntime.start = lambda self, at, since: os._exit(4)
     if "says nothing" in fault:
         time.sleep(600)
-if "testbed.runs.long_running.supervisor" in sys.orig_argv:
+if "testbed.cli.detached" in sys.orig_argv:
     if "says nothing" in fault:
-        from testbed.cluster import controller
+        from testbed.cluster import processes
 
-        controller.READY_SECONDS, controller.PER_PROCESS_SECONDS = 1.0, 0.25
+        processes.READY_SECONDS, processes.PER_PROCESS_SECONDS = 1.0, 0.25
     if "dies when it begins" in fault:
         from testbed.runs.long_running.register import Claim
 
@@ -48,12 +48,12 @@ if "testbed.runs.long_running.supervisor" in sys.orig_argv:
     if fault == "no process can start":
         sys.executable = "/nowhere/python"
     if fault == "no process can start again":
-        from testbed.runs.long_running import controller
+        from testbed.cluster import processes
 
         async def refuse(*_):
             raise OSError(11, "Resource temporarily unavailable")
 
-        controller.open_process = refuse
+        processes.open_process = refuse
     if fault == "a fault in the supervisor":
         from importlib import import_module
 
@@ -101,7 +101,7 @@ FAULTS = {
         " the limits of this shell (`ulimit -a`)"
     ],
     "pools dies when it begins": [
-        "error: static: process pools ended with exit status 4: the jobs in central queues are gone with it. Its last "
+        "error: static: process pools ended with exit status 4: the jobs in central queues are lost with it. Its last "
         "lines: It wrote nothing."
     ],
     "the supervisor is killed": ["error: the supervisor was ended by signal SIGKILL, and wrote nothing"],
@@ -160,7 +160,7 @@ def test_a_process_that_cannot_be_started_again_ends_the_cluster_which_says_so(p
     place.wait_for(lambda: not clusters())
     said = " ".join(CliRunner().invoke(app, ["ps"]).output.split())
     assert "small: process node-1 cannot be started: [Errno 11] Resource temporarily unavailable;" in said
-    assert "what it measured is in" in said
+    assert "its measurements are in" in said
 
 
 def test_ctrl_c_while_it_comes_up_leaves_nothing_behind(place: Any, planted: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.runs.long_running.register import Claim, LongRunningError, State, clean, directory, folder_of, standing
+from testbed.runs.long_running.register import Claim, LongRunningError, State, clean, directory, folder_of, running
 
 
 @pytest.fixture(autouse=True)
@@ -30,19 +30,19 @@ def state(name: str, pid: int = 1) -> State:
     )
 
 
-def test_a_claimed_name_stands_once_its_state_is_written_until_it_is_released() -> None:
+def test_a_cluster_with_a_claimed_name_runs_once_its_state_is_written_until_it_is_released() -> None:
     claim = Claim.take("a")
-    assert standing() == []
+    assert running() == []
     claim.write(state("a"))
-    assert [found.name for found in standing()] == ["a"]
+    assert [found.name for found in running()] == ["a"]
     assert clean() == []
-    with pytest.raises(LongRunningError, match='"a" stands already: choose another --name, or `testbed down a`'):
+    with pytest.raises(LongRunningError, match='"a" is already running: choose another --name, or `testbed down a`'):
         Claim.take("a")
     other = Claim.take("b")
     other.write(state("b"))
-    assert [found.name for found in standing()] == ["a", "b"]
+    assert [found.name for found in running()] == ["a", "b"]
     claim.release()
-    assert [found.name for found in standing()] == ["b"]
+    assert [found.name for found in running()] == ["b"]
     other.release()
     assert list(directory().iterdir()) == []
 
@@ -57,7 +57,7 @@ import os
 os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", claim], timeout=60, check=False).returncode == -9
-    assert standing() == []
+    assert running() == []
     said = clean()
     assert len(said) == 2
     assert said[0].startswith("gone: was killed")
@@ -83,9 +83,9 @@ def test_a_cluster_that_broke_says_why() -> None:
     broken = state("a")
     broken.ended = "process node-0 was ended by signal SIGKILL"
     claim.write(broken)
-    assert standing() == []
+    assert running() == []
     claim.release(remove=False)
-    assert clean() == ["a: process node-0 was ended by signal SIGKILL; what it measured is in runs/s-1"]
+    assert clean() == ["a: process node-0 was ended by signal SIGKILL; its measurements are in runs/s-1"]
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".", "-x", "a b", "x" * 65])
@@ -97,4 +97,4 @@ def test_names_are_names_of_files(name: str) -> None:
 def test_a_directory_that_others_can_enter_is_refused() -> None:
     directory().chmod(0o755)
     with pytest.raises(LongRunningError, match="is not a folder that only you can enter"):
-        standing()
+        running()

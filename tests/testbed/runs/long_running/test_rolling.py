@@ -1,4 +1,4 @@
-"""Records of a cluster that stands for long."""
+"""Records of a long-running cluster."""
 
 from __future__ import annotations
 

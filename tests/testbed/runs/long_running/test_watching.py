@@ -1,4 +1,4 @@
-"""A standing cluster on its page and in a terminal."""
+"""A long-running cluster on its page and in a terminal."""
 
 from __future__ import annotations
 

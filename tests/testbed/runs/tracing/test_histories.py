@@ -12,7 +12,8 @@ import trio
 from testbed.cluster.controller import Controller
 from testbed.cluster.live_records import LiveRecords
 from testbed.core.outcomes import JobOutcome
-from testbed.core.records import JobRecord, Measurements
+from testbed.core.records import Measurements
+from testbed.core.rows import JobRecord
 from testbed.core.trace_choice import are_traced, is_traced
 from testbed.core.trace_recorder import TraceEvent
 from testbed.runs.job_history import Job, Names, Step, history
@@ -86,7 +87,7 @@ def check(scenario: Scenario, measured: Measurements, word: str) -> None:
         assert columns["outcome"][i] == JobOutcome.COMPLETED
         assert steps[0].what.startswith(f"job {number} arrives")
         assert steps[-1].time == pytest.approx(columns["arrival"][i] + columns["response"][i])
-        assert all(step.heard is None or step.heard >= step.time for step in steps)
+        assert all(step.delivered is None or step.delivered >= step.time for step in steps)
         services = [step for step in steps if step.what.startswith("in service") and step.until is not None]
         worked = sum(step.until - step.time for step in services if step.until is not None)
         # A pool server stops a little after it was told to, which its word Stopped says too.
@@ -102,9 +103,10 @@ def test_on_the_twin_the_histories_of_all_jobs_agree_with_their_records(case: st
     what = scenario(case)
     measured = simulate(what)
     check(what, measured, case)
-    # Without message delay all that is sent is heard at once, but for copies that end at the very time.
-    unheard = [step for steps in histories(what, measured).values() for step in steps if step.to and step.heard is None]
-    assert {step.what.split(":")[0] for step in unheard} <= {"stop"}
+    # Without message delay every message is delivered at once, except to copies that end at this very time.
+    steps = [step for steps in histories(what, measured).values() for step in steps]
+    undelivered = [step for step in steps if step.to and step.delivered is None]
+    assert {step.what.split(":")[0] for step in undelivered} <= {"stop"}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -168,8 +168,11 @@ def test_validation_has_27_cases_and_the_mean_field_of_the_formula_sheet() -> No
 
 
 @pytest.mark.parametrize("name", ["stealing-sharing-sizes", "stealing-sharing-regions", "stealing-sharing-tails"])
-def test_theory_equals_the_check_values_of_the_formula_sheet(name: str) -> None:
-    found = [row for row in compute(theory_only(studies()[name]), processes=1).rows if not math.isnan(row.value)]
+def test_theory_equals_the_check_values_of_the_formula_sheet(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = studies()[name]
+    points = [Point(point.settings, line=point.line) for point in study.points(quick=True)]  # with nothing to measure
+    monkeypatch.setattr(study, "points", lambda quick: points)
+    found = [row for row in compute(study, processes=1).rows if not math.isnan(row.value)]
     checked = 0
     for row in found:
         if row.source == "reference":
@@ -181,12 +184,6 @@ def test_theory_equals_the_check_values_of_the_formula_sheet(name: str) -> None:
             assert mine == pytest.approx(row.value, rel=1e-6)
             checked += 1
     assert checked == len(numbers(name)) > 5
-
-
-def theory_only(study: Study) -> Study:
-    points = [Point(point.settings, line=point.line) for point in study.points(quick=True)]
-    study.points = lambda quick: points  # type: ignore[method-assign]
-    return study
 
 
 def test_the_bound_for_every_size_lies_below_all_boundaries_and_the_one_of_unit_sizes_above() -> None:

@@ -225,7 +225,7 @@ def test_a_failure_on_the_cluster_ends_the_sweep_and_its_run_is_made_again(
             measurements.failure = "node-1 died"
         return measurements
 
-    monkeypatch.setattr(running._ClusterRuns, "_on_cluster", on_cluster)
+    monkeypatch.setattr(running.Experiment, "_on_cluster", on_cluster)
     broken, progress = True, Interrupter(0, interrupt)
     with pytest.raises(SweepError, match=f"{died}: node-1 died"):
         testbed.sweep(tiny(), on=["cluster"], output=tmp_path, progress=progress)

@@ -1,4 +1,4 @@
-"""Whoever connects to a cluster's sockets without being of the run is shown the door, and nothing else happens."""
+"""Connections of unauthenticated peers are closed and counted, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def assert_closed(sock: socket.socket) -> None:
             pass
 
 
-class Strangers:
+class UnauthenticatedPeers:
     """Connections to make in the middle of a run, and the number of them that must be counted."""
 
     def __init__(self) -> None:
         self.open: list[socket.socket] = []
         self.at_node = self.at_controller = 0
 
-    def greet_everybody(self, controller: Controller) -> None:
+    def connect_to_all(self, controller: Controller) -> None:
         node = next(member for member in controller.members if member.servers is not None)
         assert node.ready is not None
         words = [
             b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
             b"\x00\x00\x00\x04junk",
             (FRAME_LIMIT + 1).to_bytes(4, "big"),
-            b"\x00\x00\x20\x00" + bytes(100),  # within the limit of frames, above that of a first word
+            b"\x00\x00\x20\x00" + bytes(100),  # within the limit of frames, above that of a first message
             frame(Hello(VERSION, "not the secret", 0)),
-            frame([Probe(0, 20, 1)]),  # a message without a first word
-            frame(Hello(VERSION + 1, controller._token, 0)) if node else b"",
+            frame([Probe(0, 20, 1)]),  # a message without a first message
+            frame(Hello(VERSION + 1, controller.processes.token, 0)) if node else b"",
         ]
         for word in words:
             self.send(node.ready.address, word)
@@ -73,7 +73,7 @@ class Strangers:
             frame([[1, -1, 2, 3]]),
             frame([[77]]),
         ):
-            sock = self.send(node.ready.address, frame(Hello(VERSION, controller._token, 99)))
+            sock = self.send(node.ready.address, frame(Hello(VERSION, controller.processes.token, 99)))
             assert sock.recv(4) != b""  # it has been let in
             sock.sendall(word)
             self.at_node += 1
@@ -87,30 +87,30 @@ class Strangers:
 
 def controller_address(controller: Controller) -> Address:
     if controller.scenario.cluster.transport == "unix":
-        return str(controller._folder / "controller")
+        return str(controller.processes.folder / "controller")
     raise AssertionError("the tests know only where a Unix socket is")
 
 
-def test_strangers_are_refused_and_counted_and_the_run_goes_on(
+def test_unauthenticated_peers_are_refused_and_counted_and_the_run_goes_on(
     run_cluster: Callable[..., Measurements],
     make_scenario: Callable[..., Scenario],
     at_time: Callable[..., Callable[[Controller], None]],
 ) -> None:
-    strangers = Strangers()
+    peers = UnauthenticatedPeers()
     scenario = make_scenario(**{"run.duration": 80})
-    measured = run_cluster(scenario, at_time(5.0, strangers.greet_everybody))
-    assert len(strangers.open) == strangers.at_node + strangers.at_controller > 15
-    for sock in strangers.open:
+    measured = run_cluster(scenario, at_time(5.0, peers.connect_to_all))
+    assert len(peers.open) == peers.at_node + peers.at_controller > 15
+    for sock in peers.open:
         assert_closed(sock)
     assert measured.failure is None
-    assert sum(process.rejected_frames for process in measured.processes) == strangers.at_node
-    assert measured.counters["connections from strangers at the controller"] == strangers.at_controller
+    assert sum(process.rejected_frames for process in measured.processes) == peers.at_node
+    assert measured.counters["connections from strangers at the controller"] == peers.at_controller
     accounting = check(measured.columns, measured.counters["jobs arrived"])
     assert accounting.balanced
     assert accounting.completed == accounting.arrived > 500
 
 
-def test_one_who_says_nothing_is_not_waited_for(
+def test_a_silent_peer_is_not_waited_for(
     run_cluster: Callable[..., Measurements],
     make_scenario: Callable[..., Scenario],
     at_time: Callable[..., Callable[[Controller], None]],
@@ -140,11 +140,11 @@ def test_the_secret_is_on_no_command_line(
     seen: list[bytes] = []
 
     def look(controller: Controller) -> None:
-        assert len(controller._token) >= 32
+        assert len(controller.processes.token) >= 32
         seen.extend(Path(f"/proc/{m.process.pid}/cmdline").read_bytes() for m in controller.members)
-        assert not any(controller._token.encode() in line for line in seen)
+        assert not any(controller.processes.token.encode() in line for line in seen)
 
     scenario = make_scenario(**{"run.duration": 5, "run.warmup": 0})
     run_cluster(scenario, at_time(0.0, look))
     assert len(seen) == 3
-    assert Controller(scenario, 0, labels={})._token != Controller(scenario, 0, labels={})._token
+    assert Controller(scenario, 0, labels={}).processes.token != Controller(scenario, 0, labels={}).processes.token

@@ -1,7 +1,7 @@
 """Whether the memory of a standing cluster is bounded: resident sizes of all its processes over minutes.
 
 Starts a cluster at a full rate, and prints the resident size of each process every ten seconds, and at the end how much
-each has grown since the first minute. Asserts nothing. Run: python tests/benchmarks/standing_memory.py [minutes]
+each has grown since the first minute. Asserts nothing. Run: python tests/benchmarks/long_running_memory.py [minutes]
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from testbed.cli.detached import start
 from testbed.runs.long_running import connect
 from testbed.runs.long_running.cluster import Order
-from testbed.runs.long_running.detached import start
 from testbed.scenario import load, resolved
 
 NAME = "standing-memory"

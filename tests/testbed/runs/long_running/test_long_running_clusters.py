@@ -45,7 +45,7 @@ def jobs_in(place: Any) -> dict[str, np.ndarray]:
     return {name: table[name].to_numpy() for name in ("job", "arrival", "dispatcher")}
 
 
-def test_a_cluster_stands_is_looked_at_changed_and_ended(place: Any) -> None:
+def test_a_cluster_is_started_watched_changed_and_shut_down(place: Any) -> None:
     started = place.up("--name", "first")
     assert started.returncode == 0, started.stderr
     assert started.stdout.startswith("first stands")
@@ -101,12 +101,12 @@ def test_two_clusters_side_by_side_and_a_name_that_is_taken(place: Any) -> None:
     assert place.up("--name", "b", "--variant", "two choices").returncode == 0
     again = place.up("--name", "a", "--dash")
     assert again.returncode == 2
-    assert again.stderr.splitlines()[-1].startswith('error: a cluster called "a" stands already')
+    assert again.stderr.splitlines()[-1].startswith('error: a cluster called "a" is already running')
     assert "page:" not in again.stderr
     assert [(state.name, state.variant) for state in clusters()] == [("a", "random"), ("b", "two choices")]
-    with pytest.raises(LongRunningError, match="say which cluster; there are: a, b"):
+    with pytest.raises(LongRunningError, match="name the cluster; there are: a, b"):
         connect()
-    with pytest.raises(LongRunningError, match='no cluster called "c" stands; there are: a, b'):
+    with pytest.raises(LongRunningError, match='no cluster called "c" is running; there are: a, b'):
         connect("c")
     command("down", "a")
     with connect() as client:
@@ -296,7 +296,7 @@ def test_a_node_that_was_killed_is_used_again_whatever_moves_and_copies_tasks(pl
 def test_what_cannot_be_changed_is_refused(place: Any) -> None:
     assert place.up().returncode == 0
     for setting, why in (
-        ("run.duration=5", "run.duration can't be changed while the cluster stands"),
+        ("run.duration=5", "run.duration can't be changed while the cluster runs"),
         ("workload.load=-1", "workload.load"),
         ("workload.load", "is not KEY=VALUE"),
         ("=0.5", "is not KEY=VALUE"),
@@ -313,7 +313,7 @@ def test_what_cannot_be_changed_is_refused(place: Any) -> None:
     command("down", "small")
 
 
-def test_an_output_folder_that_cannot_be_used_is_said_and_nothing_stands(place: Any) -> None:
+def test_an_output_folder_that_cannot_be_used_is_reported_and_nothing_runs(place: Any) -> None:
     (place.folder / "file").write_text("")
     failed = place.up("--output", "file/runs")
     assert failed.returncode == 2
