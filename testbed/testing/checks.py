@@ -21,17 +21,22 @@ from testbed.testing.world import simulate
 
 
 def check_policy(
-    policy: type[Policy] | str, parameters: Mapping[str, Any] | msgspec.Struct | None = None, *, examples: int = 100
+    policy: type[Policy] | str,
+    parameters: Mapping[str, Any] | msgspec.Struct | None = None,
+    *,
+    examples: int = 100,
+    seed: int | None = None,
 ) -> None:
     """Check that a policy keeps the rules of testbed.testing.
 
     ``policy`` is a class, or the name of a registered one; ``parameters`` are its parameters, by default their
-    defaults. It is tried in ``examples`` random systems, always the same ones, and in some fixed ones. Raises
-    AssertionError with a sentence that says which rule was broken and the smallest system in which it was found,
-    ValueError for parameters that the policy's ``check`` refuses for any of 1 to 8 servers, and ImportError where
-    hypothesis is missing.
+    defaults. It is tried in ``examples`` random systems, and in some fixed ones. The random systems are always the same,
+    unless a ``seed`` draws others. Raises AssertionError with a sentence that says which rule was broken and the
+    smallest system in which it was found, ValueError for parameters that the policy's ``check`` refuses for any of 1 to
+    8 servers, and ImportError where hypothesis is missing.
     """
     try:
+        import hypothesis
         from hypothesis import HealthCheck, Phase, example, given, settings
         from hypothesis.errors import Flaky
     except ImportError as error:
@@ -55,13 +60,15 @@ def check_policy(
         test = example(system=replace(corner, servers=nearest))(test)
     test = settings(
         max_examples=examples,
-        derandomize=True,
+        derandomize=seed is None,
         database=None,
         deadline=None,
         report_multiple_bugs=False,
         phases=(Phase.explicit, Phase.generate, Phase.shrink),
         suppress_health_check=(HealthCheck.too_slow,),
     )(test)
+    if seed is not None:
+        test = hypothesis.seed(seed)(test)
     try:
         test()
         check_replies(checked, given_parameters, sizes)

@@ -5,6 +5,8 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import integers
 
 from dispatchers.batch_filling import BatchFilling
 from dispatchers.policy import NoParameters, Policy, Timeout
@@ -18,6 +20,14 @@ from testbed.testing import check_policy
 @pytest.mark.parametrize("policy", sorted(policies()))
 def test_every_registered_policy_keeps_the_rules(policy):
     check_policy(policy)
+
+
+@pytest.mark.parametrize("policy", sorted(policies()))
+@given(seed=integers(0, 2**32 - 1))
+@settings(max_examples=1, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+def test_every_registered_policy_keeps_the_rules_in_systems_drawn_anew(policy, seed):
+    """``make fuzz`` draws other seeds each time; a failure shows the seed."""
+    check_policy(policy, examples=30, seed=seed)
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ def test_at_the_end_jobs_are_done_or_lost_or_in_the_system() -> None:
     }
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(
     policy=st.sampled_from([Copies, OnStart, Tied, Hedged]),
     jobs=st.lists(st.tuples(st.floats(0, 2), st.floats(0.01, 4), st.floats(0.01, 4)), min_size=1, max_size=25),

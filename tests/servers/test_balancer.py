@@ -251,7 +251,7 @@ def cases(crashes: st.SearchStrategy[int], chosen: list[tuple[str, dict[str, Any
     )
 
 
-EXAMPLES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 @EXAMPLES

@@ -212,7 +212,7 @@ def cases(crashes: st.SearchStrategy[int]) -> st.SearchStrategy[Case]:
     )
 
 
-EXAMPLES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 @EXAMPLES

@@ -187,7 +187,7 @@ def cases(draw: st.DrawFn, crashes: bool) -> Case:
     )
 
 
-limits = settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+limits = settings(max_examples=120, suppress_health_check=list(HealthCheck))
 
 
 @limits

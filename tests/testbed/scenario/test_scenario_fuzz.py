@@ -156,7 +156,7 @@ def check_line(error: ScenarioError) -> None:
     assert not re.search(r"Traceback|NoneType|<class|Error\b|\b(dict|str|int|tuple)\b", line)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 @given(mutated())
 def test_a_mutated_scenario_is_valid_or_gives_one_clear_line(mapping: dict[str, Any]) -> None:
     try:
@@ -169,7 +169,7 @@ def test_a_mutated_scenario_is_valid_or_gives_one_clear_line(mapping: dict[str, 
         assert 0 < scenario.rate < float("inf")
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     position=st.integers(0, len(FULL) - 1), removed=st.integers(0, 3), inserted=st.text("\"'=[]{}#\n,.0ax", max_size=3)
 )

@@ -117,7 +117,7 @@ def test_round_robin_has_the_delay_of_k_servers_with_the_same_arrivals() -> None
     tasks=st.integers(1, 12),
     probes=st.integers(1, 30),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_landings_of_batch_filling_sum_to_one_and_job_times_are_ordered(load: float, tasks: int, probes: int) -> None:
     state = mean_field("batch-filling", load, tasks, probes / tasks)
     assert state.queue_length_tail is not None

@@ -79,7 +79,7 @@ def check_identities(state: MeanField, tolerance: float) -> None:
     assert state.pending_probability < min(load, load**2 / delta)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(load=loads, size=sizes, rate=rates)
 def test_identities_hold(load: float, size: Size, rate: float) -> None:
     check_identities(mean_field(load, size, rate), 1e-12)
@@ -105,7 +105,7 @@ def test_mean_response_time_at_load_0999_and_scv_1000_has_twelve_digits() -> Non
     assert state.mean_response_time == pytest.approx(166334.5010009988348, rel=1e-12)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(load=st.floats(0.05, 0.98), size=sizes, rate=st.floats(1e-3, 1e3))
 def test_more_probes_are_better_and_both_forms_of_the_mean_meet(load: float, size: Size, rate: float) -> None:
     slow, fast = mean_field(load, size, rate), mean_field(load, size, rate * 1.2)
@@ -126,7 +126,7 @@ def test_without_probes_it_is_mg1(load: float, size: Erlang | Exponential | Hype
     assert state.pending_probability == pytest.approx(1 - (1 - load) / size.laplace_transform(load), rel=1e-12)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(load=st.floats(0.05, 0.99), rate=st.floats(1e-3, 50.0))
 def test_exponential_sizes_match_their_closed_forms(load: float, rate: float) -> None:
     closed, state = exponential_mean_field(load, rate), mean_field(load, Exponential(), rate)
@@ -151,7 +151,7 @@ def test_exponential_sizes_match_their_closed_forms(load: float, rate: float) ->
             assert result.mean_response_time == pytest.approx(same, rel=1e-10)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(load=st.floats(0.05, 0.99), size=sizes, share=st.floats(1e-6, 0.999))
 def test_probe_rate_for_gives_the_overall_rate_and_best_policy_the_smaller_mean(
     load: float, size: Size, share: float
@@ -168,7 +168,7 @@ def test_probe_rate_for_gives_the_overall_rate_and_best_policy_the_smaller_mean(
         assert best_policy(load, size, rate) == ("stealing" if stealing < sharing else "sharing")
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 @given(size=sizes, rate=st.floats(0.01, 20.0))
 def test_load_boundary_parts_the_policies_and_agrees_with_the_probe_rate_boundary(size: Size, rate: float) -> None:
     boundary = load_boundary(size, rate)
@@ -191,7 +191,7 @@ def test_beyond_its_limit_sharing_leaves_no_task_waiting() -> None:
     assert near.idle_arrival_rate == pytest.approx(state.idle_arrival_rate, rel=1e-8)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(load=st.floats(0.05, 0.99), size=sizes, rate=st.floats(0.01, 10.0))
 def test_bounds_hold_for_every_size(load: float, size: Size, rate: float) -> None:
     if sharing_always_best(load, rate):
