@@ -44,7 +44,7 @@ class EventLoop:
         self._heap: list[tuple[float, int, Timer]] = []
         self._scheduled = 0
         self._mail: list[Message] = []  # to be delivered after the present event
-        self._handlers: dict[int, dict[type[Message], Callable[[Message], object]]] = {}
+        self._handlers: list[dict[type[Message], Callable[[Message], object]]] = []  # by address
         self._trace = trace
         #: Part of the environment: without delay and trace, a message goes straight to ``send``.
         self.send: Send = self._mail.append if send is None else send
@@ -75,12 +75,16 @@ class EventLoop:
         self.agents[agent.address] = agent
         if self._trace is not None:
             self._trace.listen(self, agent)
-        self._handlers[agent.address] = agent.handlers
+        handlers = self._handlers
+        handlers.extend({} for _ in range(len(handlers), agent.address + 1))
+        handlers[agent.address] = agent.handlers
 
-    def run_due(self, present: float, note_lateness: Callable[[float], object] | None = None) -> None:
+    def run_due(
+        self, present: float, count_lateness: Callable[[float], object] | None = None, unit: float = 1.0
+    ) -> None:
         """Fire the timers that are due at ``present``, in order, each with ``now`` at its own deadline.
 
-        ``note_lateness`` is called before each with the time from the deadline to ``present``.
+        On a clock that can be late, ``count_lateness`` is given the lateness of each timer, in a time unit's ``unit``.
         """
         heap = self._heap
         mail = self._mail
@@ -89,8 +93,9 @@ class EventLoop:
             callback = timer.callback
             if callback is not None:
                 self.now = when
-                if note_lateness is not None:
-                    note_lateness(present - when)
+                if count_lateness is not None:
+                    self.lateness = late = present - when
+                    count_lateness(late * unit)
                 callback()
                 if mail:
                     self.deliver(mail)
@@ -106,7 +111,7 @@ class EventLoop:
             for message in messages:
                 try:
                     handler = handlers[message.to][type(message)]
-                except KeyError:
+                except (KeyError, IndexError):
                     name, to = type(message).__name__, message.to
                     raise ProtocolError(f"a {name} for address {to}, which is not here") from None
                 handler(message)

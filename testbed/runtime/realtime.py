@@ -85,10 +85,6 @@ class RealTimeRuntime(EventLoop):
     def _put_into_outbox(self, message: Message) -> None:
         self._outboxes[message.to].append(message)
 
-    def _note_lateness(self, late: float) -> None:
-        self.lateness = late
-        self._count_lateness(late * self._unit)
-
     # --- peers ---
 
     def link(self, connection: Connection, addresses: Sequence[int]) -> None:
@@ -143,11 +139,11 @@ class RealTimeRuntime(EventLoop):
         heap = self._heap
         began = present = self.clock()
         if heap and heap[0][0] <= present:
-            self.run_due(present, self._note_lateness)
+            self.run_due(present, self._count_lateness, self._unit)
             # That took time, and what has become due since then precedes the messages. Once more, not "until nothing is
             # due": a process that cannot keep up must still get to its messages.
             present = self.clock()
-            self.run_due(present, self._note_lateness)
+            self.run_due(present, self._count_lateness, self._unit)
         # Another process may reach time 0 a little sooner: a message from there arrives at time 0, not before.
         if present > self.now:
             self.now = present

@@ -17,9 +17,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import testbed
+from dispatchers.jobs import DispatcherRecords
 from testbed.cluster.live_records import LiveRecords
 from testbed.core.messages import BATCH, AnyMessage, Assign, Done, Encoder, FrameReader, Message, Probe, ProbeReply
-from testbed.core.records import CopyRecords, TaskRecords
 from testbed.measure.histogram import LogHistogram
 from testbed.runtime.build import Source, build_dispatcher, build_workload
 from testbed.runtime.realtime import RealTimeRuntime
@@ -113,7 +113,7 @@ def dispatch(servers: int, jobs: int) -> None:
         lateness_seconds=LogHistogram(1e-6, 10.0),
     )
     records = LiveRecords(jobs, 0.1)
-    dispatcher = build_dispatcher(runtime, settings, 0, records, TaskRecords(0), CopyRecords(0))
+    dispatcher = build_dispatcher(runtime, settings, 0, DispatcherRecords(records, None, None))
     runtime.add(dispatcher)
     wire = _Wire()
     runtime.link(wire, range(servers))
