@@ -28,7 +28,7 @@ from testbed.runtime.build import (
 )
 from testbed.runtime.central_queues import addresses, build_pool_agent, pool_counters
 from testbed.runtime.realtime import RealTimeRuntime
-from testbed.runtime.timerfd import wake_up
+from testbed.runtime.timerfd import finest_timer
 from testbed.scenario import Scenario, decode
 from testbed.scenario.modes import has_copies, has_tasks, tasks_move
 
@@ -48,14 +48,14 @@ class Hosted:
         self.setup = setup
         self.theory = setup.theory
         self.lateness = LogHistogram(1e-6, 10.0, 1.15)
-        self.alarm = wake_up()
+        self.wake_up_timer = finest_timer()
         self.trace = build_trace(scenario)
         self.runtime = RealTimeRuntime(
             scenario.seed,
             setup.replication,
             time_unit=scenario.run.time_unit_seconds,
             addresses=addresses(scenario),
-            alarm=self.alarm,
+            wake_up_timer=self.wake_up_timer,
             lateness_seconds=self.lateness,
             delay=build_delay(scenario, setup.replication, setup.name),
             trace=self.trace,
@@ -113,7 +113,7 @@ class Hosted:
     def close(self, down_servers: list[tuple[int, int]]) -> None:
         """End the records: each unfinished job is recorded by its place, on ``down_servers`` (ranges) or elsewhere."""
         if self.dispatcher is not None:
-            self.runtime.now = max(self.runtime.now, self.runtime.clock())
+            self.runtime.advance()
             down = [range(*servers) for servers in down_servers]
             self.dispatcher.close(lambda server: any(server in servers for servers in down))
         self.catch_up()
@@ -155,7 +155,7 @@ class Hosted:
             # Later: a dispatcher that still has the old policy could not handle a report.
             later = change.at + IDLE_REPORTS_AFTER / self.scenario.run.time_unit_seconds
             self.runtime.call_at(later, lambda: self._report_idle(scenario))
-        self.runtime.turn()
+        self.runtime.iterate()
 
     def _switch(self, scenario: Scenario) -> None:
         """Switch to the policy of ``scenario``."""

@@ -68,7 +68,7 @@ class PeerConnections:
         self._runtime.link(connection, range(*addresses) if addresses else ())
         if addresses in self._down:
             self._down.remove(addresses)
-            self._runtime.find(addresses[0], addresses[1] - 1)
+            self._runtime.servers_up(addresses[0], addresses[1] - 1)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(connection.run_writer)
@@ -81,4 +81,4 @@ class PeerConnections:
             connection.close()
             if addresses and addresses[0] < self._scenario.servers and not self.finishing:
                 self._down.add(addresses)
-                self._runtime.lose(addresses[0], addresses[1] - 1)
+                self._runtime.servers_down(addresses[0], addresses[1] - 1)

@@ -142,7 +142,7 @@ class Reporter:
             messages_received=received,
             bytes_sent=sum(connection.bytes_sent for connection in connections),
             rejected_frames=self._peers.rejected_frames,
-            exact_timers=hosted.alarm.exact,
+            exact_timers=hosted.wake_up_timer.exact,
             peak_queue_bytes=max((connection.peak_unsent for connection in connections), default=0),
             sent_after_mean=runtime.sent_after * unit / max(sent, 1),
             delivered_after_mean=runtime.delivered_after * unit / max(received, 1),

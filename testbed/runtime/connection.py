@@ -10,16 +10,16 @@ import trio
 from testbed.core.messages import BATCH, BATCH_LIMIT, AnyMessage, Encoder, FrameReader, Message, ProtocolError
 
 RECEIVE_BYTES = 1 << 18
-WEIGH_EVERY = 64  # frames: of one in so many the messages are weighed
-FRAME_OVERHEAD = 5  # bytes: of the length of a frame, and of the array in it
-LOOKS = 4  # times that a receiver looks for more bytes without waiting
+SAMPLE_EVERY = 64  # frames: the messages of one in this many are measured
+FRAME_OVERHEAD = 5  # bytes: for the length of a frame, and for the array in it
+POLLS = 4  # times that a receiver reads without waiting, after it has waited
 
 
 class Connection:
     """A non-blocking stream socket to a peer process.
 
     Agents' messages collect in ``outbox``. ``flush`` encodes them as one frame and hands it to the kernel at once; what
-    the kernel does not take waits in ``_unsent`` for ``run_writer``, which is then the only writer (two tasks that
+    the kernel does not take stays in ``_unsent`` for ``run_writer``, which is then the only writer (two tasks that
     write to one full socket would collide).
     """
 
@@ -29,9 +29,9 @@ class Connection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
         self.outbox: list[Message] = []
-        self.sent: defaultdict[type[Message], int] = defaultdict(int)  # messages by kind
-        #: Bytes by kind, an estimate: the messages of one frame in WEIGH_EVERY are weighed, and count so many times.
-        self.weighed: defaultdict[type[Message], int] = defaultdict(int)
+        self.sent: defaultdict[type[Message], int] = defaultdict(int)  # messages by type
+        #: Bytes by type of message, an estimate from one frame in SAMPLE_EVERY.
+        self.estimated_bytes: defaultdict[type[Message], int] = defaultdict(int)
         self._flushes = 0
         self.bytes_sent = 0
         self.peak_unsent = 0
@@ -40,7 +40,7 @@ class Connection:
         self._unsent = bytearray()
         self._has_unsent = trio.Event()
         self._closed = False
-        self._looks_left = 0
+        self._polls_left = 0
 
     @property
     def messages_sent(self) -> int:
@@ -48,14 +48,14 @@ class Connection:
         return sum(self.sent.values())
 
     def flush(self) -> None:
-        """Send all messages of the outbox, as one frame unless there are very many."""
+        """Send all messages of the outbox, as one frame, or more if there are more than BATCH_LIMIT."""
         outbox = self.outbox
         sent = self.sent
         for message in outbox:
             sent[type(message)] += 1
         self._flushes += 1
-        if self._flushes % WEIGH_EVERY == WEIGH_EVERY // 2:
-            self._weigh(outbox)
+        if self._flushes % SAMPLE_EVERY == SAMPLE_EVERY // 2:
+            self._estimate(outbox)
         if len(outbox) <= BATCH_LIMIT:
             self._write_frames(outbox)
         else:
@@ -63,16 +63,16 @@ class Connection:
                 self._write_frames(outbox[i : i + BATCH_LIMIT])
         outbox.clear()
 
-    def _weigh(self, messages: list[Message]) -> None:
+    def _estimate(self, messages: list[Message]) -> None:
         encode = self._encoder.encode
-        share = FRAME_OVERHEAD / len(messages)
+        overhead = FRAME_OVERHEAD / len(messages)
         for message in messages:
-            self.weighed[type(message)] += round(WEIGH_EVERY * (len(encode(message)) + share))
+            self.estimated_bytes[type(message)] += round(SAMPLE_EVERY * (len(encode(message)) + overhead))
 
     def _write_frames(self, messages: list[Message]) -> None:
         try:
             frame = self._encoder.frame(messages)
-        except ProtocolError:  # Transfers of many tasks: only these have no fixed length
+        except ProtocolError:  # too long: only Transfers, which hold many tasks, have no fixed length
             half = len(messages) // 2
             if not half:
                 raise
@@ -91,7 +91,7 @@ class Connection:
                 sent = self._socket.send(frame)
             except BlockingIOError:
                 pass
-            except OSError:  # the peer is gone; the reader finds out as well and says so
+            except OSError:  # the peer is gone; the reader notices it as well, and ends
                 return
             if sent == len(frame):
                 return
@@ -100,7 +100,7 @@ class Connection:
         self._has_unsent.set()
 
     async def run_writer(self) -> None:
-        """Send what ``flush`` could not, as the peer reads; until the connection is closed."""
+        """Send what ``flush`` could not, as fast as the peer reads, until the connection is closed."""
         while not self._closed:
             await self._has_unsent.wait()
             while self._unsent:
@@ -116,23 +116,23 @@ class Connection:
             self._has_unsent = trio.Event()
 
     async def receive(self) -> list[list[AnyMessage]] | None:
-        """Wait for bytes and return the batches they complete, perhaps none; None when the peer has closed.
+        """Wait for bytes and return the batches that they complete, perhaps none; None when the peer has closed.
 
         Raises ProtocolError when the bytes are not frames of messages.
         """
-        if self._looks_left:
-            # To look whether more has come meanwhile is one system call; to wait for it takes several, and trio's
-            # scheduler. But the other tasks of the process must have their turn.
-            self._looks_left -= 1
+        if self._polls_left:
+            # To read what has arrived in the meantime takes one system call; to wait for it takes several, and trio's
+            # scheduler. But the other tasks of the process must run as well.
+            self._polls_left -= 1
         else:
             await trio.lowlevel.wait_readable(self._socket)
-            self._looks_left = LOOKS
+            self._polls_left = POLLS
         while True:
             try:
                 data = self._socket.recv(RECEIVE_BYTES)
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self._socket)
-                self._looks_left = LOOKS
+                self._polls_left = POLLS
                 continue
             except OSError:
                 return None
@@ -141,7 +141,7 @@ class Connection:
             return self._reader.feed(data)
 
     def close(self) -> None:
-        """Close the socket; harmless when it is closed already."""
+        """Close the socket; do nothing if it is closed already."""
         if not self._closed:
             self._closed = True
             self._has_unsent.set()

@@ -1,4 +1,4 @@
-"""The extra one-way delay of messages, the same in both runtimes."""
+"""The one-way delay of messages that the scenario adds, the same in both runtimes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import numpy.typing as npt
 class Delay:
     """Draws a delay for each message and keeps the messages between two agents in order.
 
-    ``sample(rng, n)`` gives ``n`` delays in time units (testbed.workload.distributions). Two messages from the same
-    sender to the same addressee keep their order, as on a stream connection: the second arrives no earlier than the
-    first.
+    ``sample(rng, n)`` returns ``n`` delays in time units (testbed.workload.distributions). As on a stream connection,
+    a message arrives no earlier than the one before it from the same sender to the same receiver.
     """
 
     def __init__(

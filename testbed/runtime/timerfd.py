@@ -1,9 +1,9 @@
-"""Waking up at a moment of the monotonic clock, more finely than trio's own sleep.
+"""A timer that wakes the process up at a time on the monotonic clock, more exactly than trio's own sleep.
 
 trio waits with ``epoll``, whose timeout is a whole number of milliseconds, rounded up: a sleeper wakes 0.5 to 1 ms late
-at the median. A ``timerfd`` is a file descriptor that becomes readable at an absolute time with the kernel's
-high-resolution timers, so waiting for it like for a socket costs nothing more and wakes within about 0.1 ms. Python has
-``os.timerfd_create`` from 3.13 on; the three calls that we need are made through ctypes, which works on 3.11 too.
+at the median. A ``timerfd`` is a file descriptor that becomes readable at an absolute time, by the kernel's
+high-resolution timers. To wait for it costs no more than to wait for a socket, and it wakes within about 0.1 ms. Python
+has ``os.timerfd_create`` from 3.13 on; the two calls that are needed are made through ctypes, which works on 3.11 too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from typing import Protocol
 
 import trio
+from typing_extensions import override
 
 TFD_TIMER_ABSTIME = 1
 TFD_NONBLOCK = 0o4000
@@ -23,19 +24,23 @@ TFD_CLOEXEC = 0o2000000
 CLOCK_MONOTONIC = 1
 
 
-class WakeUp(Protocol):
-    """One alarm, set for a moment of ``time.monotonic``."""
+class WakeUpTimer(Protocol):
+    """One timer on the clock ``time.monotonic``. ``exact`` tells whether it wakes much sooner than a millisecond late.
+
+    ``arm`` sets it, in place of any earlier setting; a time that is past expires at once. ``wait`` returns when it has
+    expired, once for each setting.
+    """
 
     exact: bool
 
     def arm(self, when: float) -> None:
-        """Set the alarm for ``when`` seconds on the monotonic clock, replacing any earlier setting."""
+        """Set the timer to ``when``, in seconds."""
 
     async def wait(self) -> None:
-        """Wait until the alarm goes off."""
+        """Wait until the timer expires."""
 
     def close(self) -> None:
-        """Give back what the alarm holds."""
+        """Release the timer's resources."""
 
 
 class _Timespec(ctypes.Structure):
@@ -46,8 +51,8 @@ class _TimerSetting(ctypes.Structure):
     _fields_ = (("interval", _Timespec), ("value", _Timespec))
 
 
-class TimerFd:
-    """An alarm on a Linux timerfd."""
+class TimerFd(WakeUpTimer):
+    """A Linux timerfd."""
 
     exact = True
 
@@ -59,29 +64,29 @@ class TimerFd:
         self._setting = _TimerSetting()
         self._pointer = ctypes.byref(self._setting)
 
+    @override
     def arm(self, when: float) -> None:
-        """Set the alarm. A moment that is past goes off at once; an all-zero setting would mean "never"."""
         value = self._setting.value
         seconds = int(when) if when > 0 else 0
         value.seconds = seconds
-        value.nanoseconds = max(1, int((when - seconds) * 1e9))
+        value.nanoseconds = max(1, int((when - seconds) * 1e9))  # all zeros would mean "never"
         self._settime(self._fd, TFD_TIMER_ABSTIME, self._pointer, None)
 
+    @override
     async def wait(self) -> None:
-        """Wait until the alarm goes off."""
         await trio.lowlevel.wait_readable(self._fd)
-        # Nothing to read: it was re-armed for later since the wake-up. The caller looks at its deadlines anyway.
+        # Nothing to read: it was set to a later time since the wake-up. The caller looks at its deadlines anyway.
         with contextlib.suppress(BlockingIOError):
             os.read(self._fd, 8)
 
+    @override
     def close(self) -> None:
-        """Close the file descriptor."""
         trio.lowlevel.notify_closing(self._fd)
         os.close(self._fd)
 
 
-class SleepUntil:
-    """An alarm on trio's own timeouts, for systems without timerfd; up to a millisecond or two late."""
+class SleepUntil(WakeUpTimer):
+    """A timer on trio's own timeouts, for systems without timerfd; up to a millisecond or two late."""
 
     exact = False
 
@@ -90,21 +95,22 @@ class SleepUntil:
         self._to_trio = trio.current_time() - time.monotonic()
         self._when = float("inf")
 
+    @override
     def arm(self, when: float) -> None:
-        """Set the alarm."""
         self._when = self._scope.deadline = when + self._to_trio
 
+    @override
     async def wait(self) -> None:
-        """Wait until the alarm goes off."""
         self._scope = trio.CancelScope(deadline=self._when)
         with self._scope:
             await trio.sleep_forever()
         self._when = float("inf")
 
+    @override
     def close(self) -> None:
-        """Nothing to give back."""
+        pass
 
 
-def wake_up() -> WakeUp:
-    """Return the finest alarm that this system has."""
+def finest_timer() -> WakeUpTimer:
+    """Return the most exact timer that this system has."""
     return TimerFd() if sys.platform == "linux" else SleepUntil()

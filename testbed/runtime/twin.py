@@ -1,4 +1,4 @@
-"""The twin: a whole scenario on the virtual runtime."""
+"""The twin: the discrete-event simulation of a whole scenario, with the agents of the cluster."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from testbed.runtime.virtual import VirtualRuntime
 from testbed.scenario import Scenario
 from testbed.scenario.modes import has_copies, has_tasks
 
-STEPS = 200  # in which a run is made, to see in between whether it is still wanted
+STEPS = 200  # of a run; between two of them it may be stopped
 
 
 def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], bool] = lambda: False) -> Measurements:
     """Run a scenario on the virtual runtime and return what it measured.
 
-    The workload, the policy's choices and the message delays come from the same streams as on the cluster. The
-    outcome is a deterministic function of the scenario and the replication; unless ``stopped()`` becomes true, which
-    ends the run there and then.
+    The workload, the policy's choices and the message delays come from the same streams as on the cluster. The result
+    is a deterministic function of the scenario and the replication, unless ``stopped()`` becomes true, which ends the
+    run early.
     """
     trace = build_trace(scenario)
     runtime = VirtualRuntime(scenario.seed, replication, build_delay(scenario, replication, "twin"), trace)
@@ -59,7 +59,7 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
         if not stopped():
             runtime.run(scenario.horizon * (i + 1) / STEPS)
     stopped_at = runtime.now
-    # Drain in steps: agents with clocks of their own would otherwise keep the heap from ever being empty.
+    # Drain in steps, and not until no timer is left: agents with periodic timers always have one.
     last = scenario.horizon + scenario.drain
     while (
         runtime.now < last
@@ -83,7 +83,7 @@ def simulate(scenario: Scenario, replication: int = 0, stopped: Callable[[], boo
             "probes": sum(dispatcher.probes.sent for dispatcher in dispatchers),
             "idle reports": sum(dispatcher.idle_reports for dispatcher in dispatchers),
             "reservations cancelled": sum(dispatcher.probes.cancellations for dispatcher in dispatchers),
-            "messages": runtime.messages,
+            "messages": runtime.messages_received,
             **dict(zip(COUNTED, occupancy.counts, strict=True)),
             **pool_counters(pool_agent),
         },

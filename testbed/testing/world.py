@@ -86,7 +86,7 @@ def _schedule_death(
 
     def die() -> None:
         dying.dead = True
-        runtime.agents[address] = Grave(address)
+        runtime.add(Grave(address))
 
     def notice() -> None:
         for agent in (*(server for server in servers if server is not dying), *dispatchers):

@@ -17,9 +17,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import testbed
+from dispatchers.jobs import DispatcherRecords
 from testbed.cluster.live_records import LiveRecords
 from testbed.core.messages import BATCH, AnyMessage, Assign, Done, Encoder, FrameReader, Message, Probe, ProbeReply
-from testbed.core.records import CopyRecords, TaskRecords
 from testbed.measure.histogram import LogHistogram
 from testbed.runtime.build import Source, build_dispatcher, build_workload
 from testbed.runtime.realtime import RealTimeRuntime
@@ -68,7 +68,7 @@ def rate(servers: int) -> None:
         print(f"    {reason}")
 
 
-class _Alarm:
+class _WakeUpTimer:
     exact = True
 
     def arm(self, when: float) -> None: ...
@@ -102,31 +102,37 @@ class _Wire:
 
 
 def dispatch(servers: int, jobs: int) -> None:
-    """Run the dispatcher process's own code for that many jobs, a turn for each millisecond, without sockets."""
+    """Run the dispatcher process's own code for that many jobs, an iteration for each millisecond, without sockets."""
     settings = scenario(servers)
     runtime = RealTimeRuntime(
-        1, 0, time_unit=0.1, addresses=servers + 1, alarm=_Alarm(), lateness_seconds=LogHistogram(1e-6, 10.0)
+        1,
+        0,
+        time_unit=0.1,
+        addresses=servers + 1,
+        wake_up_timer=_WakeUpTimer(),
+        lateness_seconds=LogHistogram(1e-6, 10.0),
     )
     records = LiveRecords(jobs, 0.1)
-    dispatcher = build_dispatcher(runtime, settings, 0, records, TaskRecords(0), CopyRecords(0))
+    dispatcher = build_dispatcher(runtime, settings, 0, DispatcherRecords(records, None, None))
     runtime.add(dispatcher)
     wire = _Wire()
     runtime.link(wire, range(servers))
     clock = itertools.count()
-    runtime.clock = lambda: next(clock) / 200  # two readings a turn
+    runtime.clock = lambda: next(clock) / 200  # two readings per iteration
     Source(runtime, dispatcher, build_workload(settings, 0).for_dispatcher(0), math.inf).start()
     runtime.start(time.monotonic())
     while records.count < jobs:
-        runtime.turn(wire.receive())
+        runtime.iterate(wire.receive())
 
 
 LAYERS = {
-    "testbed/runtime/realtime": "runtime: turns, timers, routing",
-    "testbed/agent": "runtime: turns, timers, routing",
-    "testbed/runtime/system": "arrivals",
+    "testbed/runtime/realtime": "runtime: iterations, timers, routing",
+    "testbed/runtime/loop": "runtime: iterations, timers, routing",
+    "testbed/core/agent": "runtime: iterations, timers, routing",
+    "testbed/runtime/build": "arrivals",
     "testbed/workload": "arrivals",
-    "testbed/streams": "random choices",
-    "testbed/protocol": "frames: encode, decode",
+    "testbed/core/streams": "random choices",
+    "testbed/core/messages": "frames: encode, decode",
     "testbed/measure": "records and live histograms",
     "testbed/cluster": "records and live histograms",
     "dispatchers/dispatcher": "dispatcher: jobs and accounts",

@@ -60,10 +60,11 @@ class Stage:
         self.balancer.triggers.append(trigger(self.balancer))
         self.server.attach(self.balancer)
         self.runtime.add(self.server)
-        for address in (*OTHERS, DISPATCHER):
-            self.runtime.add(Peer(self, address))
+        peers = [Peer(self, address) for address in (*OTHERS, DISPATCHER)]
         # Done goes to the dispatcher, and is of no interest here.
-        self.runtime.agents[DISPATCHER].handlers = _Anything(self.note)
+        peers[-1].handlers = _Anything(self.note)
+        for peer in peers:
+            self.runtime.add(peer)
         self.jobs = 0
 
     def note(self, message: Message) -> None:

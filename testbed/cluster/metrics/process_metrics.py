@@ -75,11 +75,11 @@ class ProcessMetrics(Collector):
     def _messages(self) -> Iterator[Metric]:
         connections = list(self._peers.connections)
         sent: Counter[type[Message]] = Counter()
-        weighed: Counter[type[Message]] = Counter()
+        estimated_bytes: Counter[type[Message]] = Counter()
         for connection in connections:
             # Copied first: the agents' loop may add a new type of message meanwhile.
             sent.update(dict(connection.sent))
-            weighed.update(dict(connection.weighed))
+            estimated_bytes.update(dict(connection.estimated_bytes))
         yield counters(
             "testbed_sent_messages",
             "Messages between agents that were sent, by kind.",
@@ -90,7 +90,7 @@ class ProcessMetrics(Collector):
             "testbed_sent_message_bytes",
             "Bytes of messages that were sent, by kind: an estimate, from some of the frames.",
             ["kind"],
-            (([message_name(kind)], count) for kind, count in weighed.items()),
+            (([message_name(kind)], count) for kind, count in estimated_bytes.items()),
         )
         yield counter(
             "testbed_sent_bytes",

@@ -1,4 +1,4 @@
-"""Worlds: a runtime with agents in it, the same to look at whichever runtime it is."""
+"""Worlds: a runtime with agents in it; tests use all worlds in the same way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.measure.histogram import LogHistogram
 from testbed.runtime.connection import Connection
 from testbed.runtime.delay import Delay
 from testbed.runtime.realtime import RealTimeRuntime
-from testbed.runtime.timerfd import SleepUntil, TimerFd, WakeUp
+from testbed.runtime.timerfd import SleepUntil, TimerFd, WakeUpTimer
 from testbed.runtime.virtual import VirtualRuntime
 
 UNIT = 0.005  # seconds
@@ -57,19 +57,19 @@ class VirtualWorld(World):
 class RealTimeWorld(World):
     """A process whose every message goes out over a socket and comes back over its other end."""
 
-    def __init__(self, alarm: WakeUp, delay: tuple[float, float] | None, nursery: trio.Nursery) -> None:
+    def __init__(self, wake_up_timer: WakeUpTimer, delay: tuple[float, float] | None, nursery: trio.Nursery) -> None:
         self.lateness_seconds = LogHistogram(1e-6, 10.0)
         self.env = self.runtime = RealTimeRuntime(
             7,
             0,
             time_unit=UNIT,
             addresses=ADDRESSES,
-            alarm=alarm,
+            wake_up_timer=wake_up_timer,
             lateness_seconds=self.lateness_seconds,
             delay=make_delay(*delay) if delay else None,
         )
         self.delay = delay or (0.0, 0.0)
-        self.alarm = alarm
+        self.wake_up_timer = wake_up_timer
         self._nursery = nursery
         self._ends = [Connection(end) for end in socket.socketpair()]
         self.runtime.link(self._ends[0], range(ADDRESSES))
@@ -97,10 +97,10 @@ class RealTimeWorld(World):
     def close(self) -> None:
         for end in self._ends:
             end.close()
-        self.alarm.close()
+        self.wake_up_timer.close()
 
 
-ALARMS: dict[str, Callable[[], WakeUp]] = {"timerfd": TimerFd, "sleep until": SleepUntil}
+WAKE_UP_TIMERS: dict[str, Callable[[], WakeUpTimer]] = {"timerfd": TimerFd, "sleep until": SleepUntil}
 #: Names of worlds: a runtime, and the message delay.
 WORLDS = [
     ("virtual", None),
@@ -115,32 +115,32 @@ WORLDS = [
 
 @pytest.fixture(params=WORLDS, ids=lambda world: world[0] + (f", delay {world[1]}" if world[1] else ""))
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """Every kind of world in turn."""
+    """Every world in turn."""
     kind, delay = request.param
     if kind == "virtual":
         yield VirtualWorld(delay)
         return
     async with trio.open_nursery() as nursery:
-        made = RealTimeWorld(ALARMS[kind](), delay, nursery)
+        made = RealTimeWorld(WAKE_UP_TIMERS[kind](), delay, nursery)
         yield made
         nursery.cancel_scope.cancel()
     made.close()
 
 
-@pytest.fixture(params=list(ALARMS))
+@pytest.fixture(params=list(WAKE_UP_TIMERS))
 async def real_time(request: pytest.FixtureRequest) -> AsyncIterator[RealTimeWorld]:
-    """The real-time runtime with either alarm."""
+    """The real-time runtime with either wake-up timer."""
     async with trio.open_nursery() as nursery:
-        made = RealTimeWorld(ALARMS[request.param](), None, nursery)
+        made = RealTimeWorld(WAKE_UP_TIMERS[request.param](), None, nursery)
         yield made
         nursery.cancel_scope.cancel()
     made.close()
 
 
-@pytest.fixture(params=list(ALARMS))
-def alarm(request: pytest.FixtureRequest) -> Callable[[], WakeUp]:
-    """A way to make an alarm; it needs trio to be running."""
-    return ALARMS[request.param]
+@pytest.fixture(params=list(WAKE_UP_TIMERS))
+def make_timer(request: pytest.FixtureRequest) -> Callable[[], WakeUpTimer]:
+    """A way to make a wake-up timer; it needs trio to be running."""
+    return WAKE_UP_TIMERS[request.param]
 
 
 def busy_wait(seconds: float) -> None:

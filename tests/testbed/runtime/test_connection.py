@@ -20,7 +20,7 @@ from testbed.core.messages import (
     Probe,
     ProtocolError,
 )
-from testbed.runtime.connection import WEIGH_EVERY, Connection
+from testbed.runtime.connection import SAMPLE_EVERY, Connection
 
 
 @pytest.fixture
@@ -62,17 +62,17 @@ async def test_a_flush_reaches_the_peer_as_one_frame_without_a_writer(
     assert (connection.messages_sent, connection.peak_unsent) == (10, 0)
 
 
-async def test_messages_are_counted_and_weighed_by_kind(pair: tuple[socket.socket, socket.socket]) -> None:
+async def test_messages_and_their_bytes_are_counted_by_type(pair: tuple[socket.socket, socket.socket]) -> None:
     connection = Connection(pair[0])
-    frames = 10 * WEIGH_EVERY
+    frames = 10 * SAMPLE_EVERY
     for i in range(frames):
         connection.outbox.extend([Probe(0, 1, 100), Probe(0, 1, 100), Assign(0, 1, 100, 0, 0, 0.25 + i)])
         connection.flush()
         pair[1].recv(1 << 16)
     assert connection.sent == {Probe: 2 * frames, Assign: frames}
     # All frames are alike, so that the estimate is exact but for rounding.
-    assert sum(connection.weighed.values()) == pytest.approx(connection.bytes_sent, rel=0.02)
-    assert connection.weighed[Assign] / frames == pytest.approx(1 + 7 + 9 + 5 / 3, rel=0.02)
+    assert sum(connection.estimated_bytes.values()) == pytest.approx(connection.bytes_sent, rel=0.02)
+    assert connection.estimated_bytes[Assign] / frames == pytest.approx(1 + 7 + 9 + 5 / 3, rel=0.02)
 
 
 async def test_what_a_slow_peer_does_not_read_waits_and_arrives_in_order_once_it_reads(

@@ -1,6 +1,6 @@
 """The contract of testbed.core.agent.Environment, which both runtimes keep, with and without message delay.
 
-One suite for all: a runtime that an agent could tell from another one, but for ``lateness``, fails here.
+One suite for all: a runtime that an agent could tell from another one, other than by ``lateness``, fails here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from testbed.core.agent import Agent, Environment, Timer
-from testbed.core.messages import Message, Probe, ProbeReply
+from testbed.core.messages import Done, Message, Probe, ProbeReply, ProtocolError
 from testbed.core.streams import Stream, generator
 
 World = Any  # tests/testbed/runtime/conftest.py
@@ -127,6 +127,52 @@ async def test_a_timer_in_the_past_fires_at_once_and_time_does_not_go_back(world
     await world.run(4.0)
     assert agent.values("timer") == ["asks", "past", "now", "later"]
     assert agent.times("timer") == [2.0, 2.0, 2.0, 2.5]
+
+
+async def test_a_time_that_is_past_counts_as_now(world: World, agent: Recorder) -> None:
+    late: dict[str, float] = {}
+
+    def timer(when: float, name: str) -> None:
+        agent.timer(when, name, lambda: late.update({name: world.env.lateness}))
+
+    def ask() -> None:
+        for when, name in ((1.0, "past"), (2.0, "now"), (-3.0, "long past")):
+            timer(when, name)
+
+    agent.begin = lambda: (agent.timer(2.0, "asks", ask), timer(2.0, "set before"), timer(2.25, "later"))
+    await world.run(4.0)
+    # Behind the timers that were set for now before it, and no later than they are.
+    assert agent.values("timer") == ["asks", "set before", "past", "now", "long past", "later"]
+    assert agent.times("timer") == [2.0] * 5 + [2.25]
+    # As late as the clock is ahead of now, and not of the time that was asked for: deadlines chain from here as well.
+    names = ["set before", "past", "now", "long past"]
+    assert all(earlier <= later for earlier, later in itertools.pairwise(late[name] for name in names))
+    if late["set before"] == late["now"]:  # else the loop has read the clock in between
+        assert late["set before"] == late["past"]
+
+
+async def test_a_timer_for_a_past_time_that_a_message_sets_fires_at_the_time_of_the_message(
+    world: World, agent: Recorder
+) -> None:
+    agent.handlers[Probe] = lambda probe: (agent.note("probe"), agent.timer(0.0, "past"))
+    agent.begin = lambda: agent.timer(1.0, "asks", lambda: world.env.send(Probe(0, 0, 1)))
+    await world.run(6.0)
+    assert agent.times("timer")[1:] == agent.times("probe")
+
+
+async def test_an_agent_that_is_added_replaces_the_one_at_its_address(
+    world: World, agent: Recorder, peer: Recorder
+) -> None:
+    heir = Recorder(world.env, 1)
+    agent.begin = lambda: (world.add(heir), world.env.send(Probe(1, 0, 5)))
+    await world.run(5.0)
+    assert (heir.values("probe"), peer.values("probe")) == ([5], [])
+
+
+async def test_a_message_that_an_agent_does_not_handle_violates_the_protocol(world: World, agent: Recorder) -> None:
+    with pytest.raises(ProtocolError, match="a Done for address 0, which is not here"):
+        world.env.deliver([Probe(0, 1, 5), Done(0, 1, 5, 0, 0.0, 1.0), Probe(0, 1, 6)])
+    assert agent.values("probe") == [5]
 
 
 async def test_messages_of_a_pair_arrive_once_in_order_and_not_before_their_delay(

@@ -109,14 +109,14 @@ async def test_a_server_says_how_late_it_noticed_the_end_of_a_service(
     assert all(done.lateness >= 0 for done in customer.done)
 
 
-async def test_event_loop_lag_is_the_time_from_a_turns_beginning_to_sending_and_to_delivery(
+async def test_event_loop_lag_is_the_time_from_an_iterations_beginning_to_sending_and_to_delivery(
     real_time: World, shop: tuple[Customer, DepartureMeter], busy_wait: Callable[[float], None], time_unit: float
 ) -> None:
     runtime, (customer, _) = real_time.env, shop
     runtime.start(time.monotonic())
     runtime.call_at(0.0, lambda: customer.order(0))
     runtime.call_at(0.0, lambda: busy_wait(2 * time_unit))
-    runtime.turn([[Done(customer.address, 0, 7, 0, 0.0, 1.0), Done(customer.address, 0, 8, 0, 0.0, 1.0)]])
+    runtime.iterate([[Done(customer.address, 0, 7, 0, 0.0, 1.0), Done(customer.address, 0, 8, 0, 0.0, 1.0)]])
     present = runtime.clock()
     assert [done.job for done in customer.done] == [7, 8]
     assert 2 * 2.0 <= runtime.delivered_after <= 2 * present  # two messages came, and waited for the timers
@@ -137,23 +137,23 @@ async def test_timers_that_fell_due_while_the_loop_was_held_up_are_fired_in_orde
     assert real_time.lateness_seconds.max >= 3.0 * time_unit
 
 
-async def test_an_alarm_that_went_off_before_it_was_set_for_later_holds_nothing_up(real_time: World) -> None:
+async def test_a_wake_up_timer_that_expired_before_it_was_set_to_later_holds_nothing_up(real_time: World) -> None:
     runtime = real_time.runtime
     runtime.call_at(12_000.0, lambda: None)  # a minute from now
     runtime.start(time.monotonic())
-    gone_off: list[float] = []
+    expired: list[float] = []
 
     async def wait() -> None:
-        if gone_off:
+        if expired:
             await trio.sleep_forever()
-        gone_off.append(runtime.clock())
+        expired.append(runtime.clock())
 
-    real_time.alarm.wait = wait
+    real_time.wake_up_timer.wait = wait
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime.run_timers)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert gone_off
+    assert expired
     assert runtime.clock() < 12_000.0
 
 
@@ -167,7 +167,7 @@ async def test_timers_that_are_due_come_before_messages_that_have_arrived(
 
     def hold_up() -> None:
         real_time.env.send(Probe(2, 2, 1))
-        real_time.runtime.turn()  # flushes: the message is in the socket before the loop is held up
+        real_time.runtime.iterate()  # flushes: the message is in the socket before the loop is held up
         busy_wait(3.0 * time_unit)
 
     real_time.env.call_at(1.0, hold_up)
@@ -207,8 +207,32 @@ async def test_a_message_for_nobody_here_ends_the_connection_after_those_before_
     real_time.add(customer)
     good = Done(1, 0, 7, 0, 0.0, 1.0)
     with pytest.raises(ProtocolError, match=f"a Probe for address {message.to}, which is not here"):
-        real_time.runtime.turn([[good, message, good]])
+        real_time.runtime.iterate([[good, message, good]])
     assert customer.done == [good]
+
+
+@pytest.mark.parametrize("event", ["servers_down", "servers_up"])
+async def test_agents_learn_of_servers_after_the_timers_that_are_due_each_at_its_own_time(
+    real_time: World, event: str
+) -> None:
+    runtime, seen = real_time.runtime, []
+
+    class Watcher(Agent):
+        def on_down(self, first: int, last: int) -> None:
+            seen.append(("servers_down", first, last, runtime.now))
+
+        def on_up(self, first: int, last: int) -> None:
+            seen.append(("servers_up", first, last, runtime.now))
+
+    runtime.add(Watcher(runtime, 2))
+    for when in (1.0, 2.0):
+        runtime.call_at(when, lambda: seen.append(runtime.now))
+    runtime.start(time.monotonic() - 3.0 * runtime._unit)
+    getattr(runtime, event)(4, 6)
+    *fired, (name, first, last, now) = seen
+    assert fired == [1.0, 2.0]
+    assert (name, first, last) == (event, 4, 6)
+    assert 3.0 <= now <= runtime.clock()
 
 
 async def test_what_is_sent_to_a_process_that_is_gone_is_lost_and_nothing_else(real_time: World) -> None:
@@ -217,7 +241,7 @@ async def test_what_is_sent_to_a_process_that_is_gone_is_lost_and_nothing_else(r
         runtime.unlink(connection)
         runtime.unlink(connection)
     runtime.send(Probe(0, 1, 2))
-    runtime.turn()
+    runtime.iterate()
     assert all(not connection.outbox and not connection.messages_sent for connection in real_time._ends)
 
 

@@ -1,4 +1,4 @@
-"""Alarms: the fine one on Linux, and the one for other systems."""
+"""Wake-up timers: the exact one on Linux, and the one for other systems."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from testbed.runtime.timerfd import SleepUntil, TimerFd, WakeUp, wake_up
+from testbed.runtime.timerfd import SleepUntil, TimerFd, WakeUpTimer, finest_timer
 
 
-async def test_it_goes_off_not_before_its_time(alarm: Callable[[], WakeUp]) -> None:
-    made = alarm()
+async def test_it_expires_not_before_its_time(make_timer: Callable[[], WakeUpTimer]) -> None:
+    made = make_timer()
     for _ in range(5):
         when = time.monotonic() + 0.005
         made.arm(when)
@@ -26,16 +26,16 @@ async def test_it_goes_off_not_before_its_time(alarm: Callable[[], WakeUp]) -> N
 
 
 @pytest.mark.parametrize("ago", [0.0, 1e-9, 0.5, 1e9])
-async def test_a_moment_in_the_past_goes_off_at_once(alarm: Callable[[], WakeUp], ago: float) -> None:
-    made = alarm()
+async def test_a_time_that_is_past_expires_at_once(make_timer: Callable[[], WakeUpTimer], ago: float) -> None:
+    made = make_timer()
     made.arm(time.monotonic() - ago)  # with the last of them a negative reading, which a timerfd does not know
     with trio.fail_after(5):
         await made.wait()
     made.close()
 
 
-async def test_setting_it_again_replaces_the_setting(alarm: Callable[[], WakeUp]) -> None:
-    made = alarm()
+async def test_setting_it_again_replaces_the_setting(make_timer: Callable[[], WakeUpTimer]) -> None:
+    made = make_timer()
     made.arm(time.monotonic() + 3600)
     soon = time.monotonic() + 0.005
     made.arm(soon)
@@ -45,26 +45,26 @@ async def test_setting_it_again_replaces_the_setting(alarm: Callable[[], WakeUp]
     made.close()
 
 
-async def test_it_can_be_set_while_somebody_waits(alarm: Callable[[], WakeUp]) -> None:
-    made = alarm()
+async def test_it_can_be_set_while_somebody_waits(make_timer: Callable[[], WakeUpTimer]) -> None:
+    made = make_timer()
     made.arm(time.monotonic() + 3600)
-    gone_off = trio.Event()
+    expired = trio.Event()
 
     async def wait() -> None:
         await made.wait()
-        gone_off.set()
+        expired.set()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
         await trio.testing.wait_all_tasks_blocked()
         made.arm(time.monotonic() + 0.003)
         with trio.fail_after(10):
-            await gone_off.wait()
+            await expired.wait()
     made.close()
 
 
-async def test_it_goes_off_once_for_each_setting(alarm: Callable[[], WakeUp]) -> None:
-    made = alarm()
+async def test_it_expires_once_for_each_setting(make_timer: Callable[[], WakeUpTimer]) -> None:
+    made = make_timer()
     made.arm(time.monotonic())
     with trio.fail_after(5):
         await made.wait()
@@ -74,10 +74,10 @@ async def test_it_goes_off_once_for_each_setting(alarm: Callable[[], WakeUp]) ->
     made.close()
 
 
-async def test_the_finest_alarm_of_the_system_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = wake_up()
+async def test_the_most_exact_timer_of_the_system_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = finest_timer()
     assert isinstance(found, TimerFd) == found.exact == (sys.platform == "linux")
     found.close()
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert isinstance(wake_up(), SleepUntil)
-    assert not wake_up().exact
+    assert isinstance(finest_timer(), SleepUntil)
+    assert not finest_timer().exact

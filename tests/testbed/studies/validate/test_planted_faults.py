@@ -74,7 +74,7 @@ def test_the_fault_of_a_policy_shows_in_the_limit_too(
 def test_a_service_deadline_that_does_not_chain_is_caught_by_the_verdict_on_the_cluster(
     one_size: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The processes of the cluster find planted/sitecustomize.py as they start. It makes their alarms late by a tenth
+    # The processes of the cluster find planted/sitecustomize.py as they start. It makes their timers late by a tenth
     # of a time unit, which is as it were a coarse clock: chained deadlines bear that.
     path = [str(Path(__file__).parent / "planted"), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
@@ -87,8 +87,8 @@ def test_a_service_deadline_that_does_not_chain_is_caught_by_the_verdict_on_the_
         monkeypatch.setenv("TESTBED_PLANTED", fault)
         return validate([case], on=["cluster"])["random"]
 
-    sound, faulty = on_cluster("late alarms"), on_cluster("late alarms, deadlines that do not chain")
-    # The sound one's verdict may complain of late alarms, which on a busy machine move its mean as well: only the busy
+    sound, faulty = on_cluster("late timers"), on_cluster("late timers, deadlines that do not chain")
+    # The sound one's verdict may complain of late timers, which on a busy machine move its mean as well: only the busy
     # time of its servers must be that of their services however late they wake.
     assert "servers were busy" not in told(sound)
     assert "servers were busy" in told(faulty)

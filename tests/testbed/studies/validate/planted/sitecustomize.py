@@ -1,6 +1,6 @@
 """Faults planted in the node processes of a cluster, which import this as they start if PYTHONPATH says so.
 
-TESTBED_PLANTED says which: alarms that are late, and deadlines that do not chain.
+TESTBED_PLANTED says which: timers that are late, and deadlines that do not chain.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ LATE_SECONDS = 0.002
 
 planted = os.environ.get("TESTBED_PLANTED", "")
 if sys.orig_argv[-1].startswith("node-"):
-    if "late alarms" in planted:
+    if "late timers" in planted:
         from testbed.runtime.timerfd import TimerFd
 
         arm = TimerFd.arm
         TimerFd.arm = lambda self, when: arm(self, when + LATE_SECONDS)
     if "do not chain" in planted:
-        from servers.server import Server
+        from servers.service_clock import ServiceClock
 
-        serve = Server._serve
+        start = ServiceClock.start
 
         def from_the_present(self, task, wait, position, now):
-            serve(self, task, wait, position, self.env.clock())
+            return start(self, task, wait, position, self._env.clock())
 
-        Server._serve = from_the_present
+        ServiceClock.start = from_the_present
