@@ -102,7 +102,8 @@ def _figures(snapshot: Snapshot) -> Table:
         quantiles = (number(theory.quantiles.get(p), 2) for p in (0.5, 0.99, 0.999))
         table.add_row(f"theory ({KINDS.get(theory.kind, theory.kind)})", number(theory.mean), "", *quantiles, "")
         if snapshot.responses.mean is not None:
-            table.add_row("difference from theory", signed_percent(snapshot.responses.mean / theory.mean - 1), "", "", "", "", "")
+            difference = signed_percent(snapshot.responses.mean / theory.mean - 1)
+            table.add_row("difference from theory", difference, "", "", "", "", "")
     table.caption = (
         f"{snapshot.jobs_per_second:,.0f} jobs/s, {snapshot.in_system} in system, "
         f"{number(snapshot.probes_per_job, 2)} probes and {number(snapshot.messages_per_job, 2)} messages per job"
