@@ -67,7 +67,7 @@ def announce_unstable(scenario: Scenario, display: Display, place: str = "") -> 
         if stability.load >= stability.bound:
             display.announce(
                 f"{place}{name}: unstable: the load is {stability.load:.3g}, the stability bound is "
-                f"{stability.bound:.3g} ({stability.reason}); the queues will grow until the end of the run"
+                f"{stability.bound:.3g} ({stability.reason}); the queues will grow as long as it runs"
             )
 
 
