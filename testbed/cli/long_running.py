@@ -34,14 +34,14 @@ def up(
     name: Annotated[str | None, typer.Option(help="a name for the cluster \\[default: the scenario's name]")] = None,
     variant: Annotated[str | None, typer.Option(help="the variant to run \\[default: the scenario itself]")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="return as soon as the cluster runs")] = False,
-    output: Annotated[Path, typer.Option(help="the folder to make the run folder in")] = Path("runs"),
+    output: Annotated[Path, typer.Option(help="create the run folder in this folder")] = Path("runs"),
     http_sd: Annotated[
         int,
         typer.Option(
             min=0,
             max=65535,
             metavar="PORT",
-            help="loopback port of the HTTP service discovery for Prometheus \\[default: a free port]",
+            help="loopback port of the HTTP service discovery for Prometheus; 0: any free port",
         ),
     ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,

@@ -24,7 +24,7 @@ def run(
     scenario: ScenarioArgument,
     virtual: Annotated[bool, typer.Option("--virtual", help="run only the twin, without real processes")] = False,
     twin: Annotated[bool, typer.Option("--twin", help="also replay the workload on the twin and compare")] = False,
-    output: Annotated[Path, typer.Option(help="the folder to make the run folder in")] = Path("runs"),
+    output: Annotated[Path, typer.Option(help="create the run folder in this folder")] = Path("runs"),
     hold: Annotated[
         float | None,
         typer.Option(
@@ -125,7 +125,7 @@ def sweep(
         int | None, typer.Option(help=r"maximum number of replications of a point, with --target \[default: 100]")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help=r"the folder to make the sweep's folder in \[default: runs]")
+        Path | None, typer.Option(help=r"create the sweep folder in this folder \[default: runs]")
     ] = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="continue the interrupted sweep in this folder")

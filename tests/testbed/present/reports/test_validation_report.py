@@ -161,7 +161,10 @@ def test_plots_have_words_for_who_cannot_see_them(page: Any) -> None:
     described = [values["aria-label"] for _, values in page.tags if values.get("role") == "img"]
     assert sum(tag == "svg" for tag, _ in page.tags) == len(described) == 2
     assert f"off: {THEORY} +10.0% ± 3.0%" in described[0]
-    assert "power: +15.0% with 20, +6.0% with 50, +3.0% with 100, +1.5% with 200 servers; the limit of the fit" in described[1]
+    assert (
+        "power: +15.0% with 20, +6.0% with 50, +3.0% with 100, +1.5% with 200 servers; the limit of the fit"
+        in described[1]
+    )
 
 
 def test_how_to_have_it_again_is_there(page: Any, folder: Path) -> None:

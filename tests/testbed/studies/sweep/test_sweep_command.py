@@ -107,9 +107,7 @@ def test_an_interrupt_before_the_first_run_shows_no_empty_table(
     assert done.exit_code == INTERRUPTED
     assert done.stdout == ""
     (begun,) = Path("runs").iterdir()
-    assert done.stderr == (
-        f"interrupted before any run had finished; continue with: testbed sweep --resume {begun}\n"
-    )
+    assert done.stderr == f"interrupted before any run had finished; continue with: testbed sweep --resume {begun}\n"
 
 
 def test_a_changed_scenario_is_not_gone_on_with(command: Command, tiny: Tiny) -> None:
