@@ -65,7 +65,7 @@ def _steps_table(traced: TracedRun, job: int) -> Table:
     table.add_column("time", justify="right")
     table.add_column("agents")
     table.add_column("event")
-    table.add_column("delivered after", justify="right")
+    table.add_column("delay", justify="right")
     steps = traced.history(job)
     for step in steps:
         agents = step.place if step.to is None else f"{step.place} → {step.to}"
