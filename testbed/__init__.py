@@ -1,4 +1,4 @@
-"""A load-balancing testbed: real dispatcher and server processes, measured beside queueing theory.
+"""A load-balancing testbed: real dispatcher and server processes, compared with queueing theory.
 
     >>> import testbed
     >>> scenario = testbed.Scenario.from_file("quickstart").with_settings({"run.duration": 100})
@@ -6,8 +6,8 @@
     >>> result["random"].summary.response.mean  # in time units
     5.1...
 
-The names below are imported when they are first used: the processes of a cluster need few of them, and start faster
-without the rest.
+The names below are imported at first use: the processes of a cluster need only a few of them, and start faster
+without the others.
 """
 
 from __future__ import annotations

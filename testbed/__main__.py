@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command; Ctrl-C while it is still being loaded ends it without a traceback."""
+    """Run the command. Ctrl-C during its imports ends it without a traceback."""
     try:
         from testbed.cli import main as run_command
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The dashboard of one cluster: response time against theory, tails, load, queues, messages."""
+"""The dashboard of one cluster: response time compared with theory, tails, load, queues, messages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from panels import (
     Query,
     board,
     by_variant,
-    chosen,
     heat,
     lines,
     mean,
     numbers,
     quantile,
     rate,
+    selected,
     total,
 )
 
@@ -30,28 +30,28 @@ def cluster() -> Dashboard:
     return board(
         "testbed-cluster",
         "Cluster",
-        "How a cluster does, beside what queueing theory says of it.",
+        "The state of a cluster, compared with queueing theory.",
         {
-            "Response time against theory": [
+            "Response time and theory": [
                 numbers(
                     "Mean response time",
-                    "From a job's intended arrival to its completion, over the run so far; and what theory predicts.",
+                    "From a job's intended arrival to its completion, over the run so far, and in theory.",
                     "s",
                     Query(by_variant(MEAN), "{{variant}}"),
                     Query(by_variant(THEORY), "{{variant}}, theory"),
                 ),
                 lines(
                     "Mean response time",
-                    "Of the jobs done lately, of all since the start, and as predicted.",
+                    "Of recently completed jobs, of all jobs since the start, and the theory's prediction.",
                     "s",
                     Query(mean(RESPONSE)),
                     Query(by_variant(MEAN), "{{variant}}, so far"),
                     Query(by_variant(THEORY), "{{variant}}, theory"),
                 ),
                 lines(
-                    "What response time is made of",
-                    "Means of the jobs done lately. Inherent delay: the response time had every task started at once; "
-                    "queueing delay is the rest.",
+                    "Parts of the response time",
+                    "Means over recently completed jobs. Inherent delay: the response time if every task started at "
+                    "once. Queueing delay: response time minus inherent delay.",
                     "s",
                     Query(mean("testbed_inherent_delay_seconds"), "{{variant}}, inherent delay"),
                     Query(mean("testbed_queueing_delay_seconds"), "{{variant}}, queueing delay"),
@@ -60,12 +60,12 @@ def cluster() -> Dashboard:
             "Tails": [
                 lines(
                     "Quantiles of response time",
-                    "Of the jobs done lately, and as predicted, on a logarithmic axis.",
+                    "Of recently completed jobs, and the theory's prediction, on a logarithmic axis.",
                     "s",
                     Query(quantile(0.5, RESPONSE), "{{variant}}, 0.5"),
                     Query(quantile(0.99, RESPONSE), "{{variant}}, 0.99"),
                     Query(
-                        f"avg by (variant, quantile) ({chosen(THEORY_QUANTILE)})", "{{variant}}, {{quantile}}, theory"
+                        f"avg by (variant, quantile) ({selected(THEORY_QUANTILE)})", "{{variant}}, {{quantile}}, theory"
                     ),
                     logarithmic=True,
                 ),
@@ -73,16 +73,16 @@ def cluster() -> Dashboard:
                     "Quantiles of response time so far",
                     "Of all jobs since the start, on a logarithmic axis.",
                     "s",
-                    Query(f"avg by (variant, quantile) ({chosen(QUANTILE)})", "{{variant}}, {{quantile}}"),
+                    Query(f"avg by (variant, quantile) ({selected(QUANTILE)})", "{{variant}}, {{quantile}}"),
                     logarithmic=True,
                 ),
-                heat("Response times", "Jobs done lately, by response time. Points are single jobs.", "s", RESPONSE),
+                heat("Response times", "Completed jobs by response time. Points are single jobs.", "s", RESPONSE),
             ],
             "Load": [
                 lines(
                     "Load",
-                    "Share of the servers that hold a task, beside the load asked for and the stability bound: "
-                    "from there on queues grow without end.",
+                    "Fraction of servers that have a task, the scenario's load, and the stability bound: at a "
+                    "load from this bound on, queues grow without limit.",
                     "percentunit",
                     Query(by_variant("variant:testbed_utilisation:ratio"), "{{variant}}, busy servers"),
                     Query(by_variant(LOAD), "{{variant}}, load"),
@@ -90,14 +90,14 @@ def cluster() -> Dashboard:
                 ),
                 lines(
                     "Jobs",
-                    "Jobs a second that arrive, and that end, by outcome.",
+                    "Jobs that arrive per second, and jobs that end per second, by outcome.",
                     "jobs/s",
                     Query(rate("testbed_jobs_arrived_total"), "{{variant}}, arrived"),
                     Query(rate("testbed_jobs_total", "outcome"), "{{variant}}, {{outcome}}"),
                 ),
                 lines(
                     "Number in system",
-                    "Jobs that have arrived and not ended.",
+                    "Jobs that have arrived and not yet ended.",
                     "short",
                     Query(total("testbed_jobs_in_system")),
                 ),
@@ -105,14 +105,14 @@ def cluster() -> Dashboard:
             "Queues": [
                 lines(
                     "Queue length",
-                    "Tasks at a server, the one in service included: on average, and the most.",
+                    "Tasks at a server, including the one in service: mean and maximum over servers.",
                     "short",
                     Query(by_variant("variant:testbed_queue_length:mean"), "{{variant}}, mean"),
-                    Query(f"max by (variant) ({chosen('testbed_longest_queue_length')})", "{{variant}}, longest"),
+                    Query(f"max by (variant) ({selected('testbed_longest_queue_length')})", "{{variant}}, longest"),
                 ),
                 lines(
                     "Tail of queue lengths",
-                    "Share of the servers that hold at least so many tasks.",
+                    "Fraction of servers that have at least this many tasks.",
                     "percentunit",
                     Query(
                         f"{total('testbed_servers_with_queue_length_at_least', 'tasks')} "
@@ -122,34 +122,34 @@ def cluster() -> Dashboard:
                 ),
                 lines(
                     "Central queues",
-                    "Jobs that wait in the central queues of pools, pairs of copies included.",
+                    "Jobs that wait in the central queues of pools, including pairs of copies.",
                     "short",
                     Query(total("testbed_jobs_waiting")),
                 ),
             ],
             "Messages": [
                 lines(
-                    "Messages by kind",
-                    "Messages a second between agents.",
+                    "Messages by type",
+                    "Messages per second between agents.",
                     "msg/s",
                     Query(rate("testbed_sent_messages_total", "kind"), "{{variant}}, {{kind}}"),
                 ),
                 lines(
-                    "Bytes by kind",
-                    "Bytes a second of these messages, estimated from some of their frames.",
+                    "Bytes by message type",
+                    "Bytes per second of these messages, estimated from a sample of frames.",
                     "Bps",
                     Query(rate("testbed_sent_message_bytes_total", "kind"), "{{variant}}, {{kind}}"),
                 ),
                 lines(
                     "Per job",
-                    "Probes and messages for a job that has ended, over the run so far.",
+                    "Probes and messages per job that has arrived, over the run so far.",
                     "short",
                     Query(by_variant("variant:testbed_probes:per_job"), "{{variant}}, probes"),
                     Query(by_variant("variant:testbed_messages:per_job"), "{{variant}}, messages"),
                 ),
                 lines(
                     "Probe success",
-                    "Share of the dispatchers' probes, lately, that found a server idle.",
+                    "Fraction of the dispatchers' recent probes that found an idle server.",
                     "percentunit",
                     Query(
                         f"{rate('testbed_probes_answered_total', found='idle')} "
@@ -159,9 +159,9 @@ def cluster() -> Dashboard:
             ],
             "Tasks that move between servers": [
                 lines(
-                    "Steals and shares",
-                    "Tasks a second that a server stole, or took from another that offered them; and those that came "
-                    "too late, to a server that had got work meanwhile.",
+                    "Work stealing and sharing",
+                    "Tasks per second that a server stole, that a server accepted from another that offered them, and "
+                    "that came too late, after the server had received other work.",
                     "tasks/s",
                     Query(rate("testbed_steals_total"), "{{variant}}, stolen"),
                     Query(rate("testbed_shares_total"), "{{variant}}, shared"),
@@ -170,7 +170,7 @@ def cluster() -> Dashboard:
                 ),
                 lines(
                     "Servers' probes by answer",
-                    "Questions a second with which servers look for tasks to move.",
+                    "Probes per second with which servers look for tasks to move.",
                     "probes/s",
                     Query(rate("testbed_balancing_probes_answered_total", "answer"), "{{variant}}, {{answer}}"),
                     width=12,
@@ -179,27 +179,27 @@ def cluster() -> Dashboard:
             "Rerouting, replication and cancellation": [
                 lines(
                     "At the threshold",
-                    "Jobs a second that were rerouted, and replicas that were started, at their threshold.",
+                    "Jobs rerouted per second, and replicas started per second, at their threshold.",
                     "jobs/s",
                     Query(rate("testbed_reroutes_total"), "{{variant}}, rerouted"),
                     Query(rate("testbed_replicas_started_total"), "{{variant}}, replicated"),
                     Query(rate("testbed_preemptions_total"), "{{variant}}, preempted"),
                 ),
                 lines(
-                    "Copies by fate",
-                    "Copies a second of jobs that have ended, by what became of them.",
+                    "Copies by outcome",
+                    "Copies per second of jobs that have ended, by outcome.",
                     "copies/s",
                     Query(rate("testbed_copies_total", "copy", "fate"), "{{variant}}, {{copy}} copy {{fate}}"),
                 ),
                 lines(
                     "Cancellations",
-                    "Copies a second that were cancelled, by what the cancellation found.",
+                    "Cancelled copies per second, by their state at cancellation.",
                     "copies/s",
                     Query(rate("testbed_copies_cancelled_total", "met"), "{{variant}}, {{met}}"),
                 ),
                 lines(
                     "Wasted service",
-                    "Share of all servers' time that went, lately, into copies that were not their job's end.",
+                    "Fraction of the servers' recent time that they spent on copies that did not complete their job.",
                     "percentunit",
                     Query(
                         f"{rate('testbed_wasted_service_seconds_total', 'fate')} "

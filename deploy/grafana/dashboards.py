@@ -1,7 +1,7 @@
 """The testbed's Grafana dashboards: ``python deploy/grafana/dashboards.py [FOLDER]`` writes them as JSON.
 
-They are written to ``dashboards/`` beside this file, from where Grafana is provisioned, unless another folder is named.
-Needs grafana-foundation-sdk; Grafana needs only the JSON.
+The default folder is ``dashboards/`` next to this file, from which Grafana is provisioned. The script needs
+grafana-foundation-sdk; Grafana needs only the JSON files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Parts that the dashboards are made of: PromQL for the testbed's metrics, and panels in one style.
+"""Parts of the dashboards: PromQL for the testbed's metrics, and panels in one style.
 
-Queries are of the run and the variants that are chosen at the top of a dashboard. A line that theory predicts is
-dashed, so that it can be told from a measured one without its colour.
+Queries select the run and the variants that the user selects at the top of a dashboard. Predictions of the theory are
+dashed lines, so that readers can tell them from measurements without colour.
 """
 
 from __future__ import annotations
@@ -45,50 +45,50 @@ LOAD = "testbed_load"
 BOUND = "testbed_stability_bound"
 
 
-def chosen(metric: str, **labels: str) -> str:
-    """Select a metric's series of the run and the variants chosen, and with these labels."""
+def selected(metric: str, **labels: str) -> str:
+    """Return the series of a metric, of the selected run and variants, with these labels."""
     others = "".join(f', {name}="{value}"' for name, value in labels.items())
     return f'{metric}{{run="$run", variant=~"$variant"{others}}}'
 
 
 def total(metric: str, *by: str, **labels: str) -> str:
-    """Sum a metric over processes: a value for each variant, and each of the labels ``by``."""
-    return f"sum by ({', '.join(('variant', *by))}) ({chosen(metric, **labels)})"
+    """Sum a metric over processes: one value per variant and combination of the labels ``by``."""
+    return f"sum by ({', '.join(('variant', *by))}) ({selected(metric, **labels)})"
 
 
 def rate(metric: str, *by: str, **labels: str) -> str:
-    """Return how much a counter grows a second, lately, summed as by ``total``."""
-    return f"sum by ({', '.join(('variant', *by))}) (rate({chosen(metric, **labels)}[$__rate_interval]))"
+    """Return the recent growth of a counter per second, summed as by ``total``."""
+    return f"sum by ({', '.join(('variant', *by))}) (rate({selected(metric, **labels)}[$__rate_interval]))"
 
 
 def mean(histogram: str) -> str:
-    """Return the mean of what a histogram has seen lately, by variant."""
+    """Return the mean of a histogram's recent values, by variant."""
     return f"{rate(histogram + '_sum')} / ({rate(histogram + '_count')} > 0)"
 
 
 def quantile(probability: float, histogram: str, *by: str) -> str:
-    """Return a quantile of what a histogram has seen lately, by variant and the labels ``by``."""
+    """Return a quantile of a histogram's recent values, by variant and the labels ``by``."""
     return f"histogram_quantile({probability}, {rate(histogram + '_bucket', 'le', *by)}) >= 0"
 
 
 def by_variant(rule: str, **labels: str) -> str:
     """Return the values of a recording rule, averaged over replications."""
-    return f"avg by (variant) ({chosen(rule, **labels)})"
+    return f"avg by (variant) ({selected(rule, **labels)})"
 
 
 def final(metric: str, *by: str) -> str:
-    """Sum the last values of a metric within the dashboard's time, also of processes and variants that are over."""
-    return f"sum by ({', '.join(('variant', *by))}) (last_over_time({chosen(metric)}[$__range]))"
+    """Sum the last values of a metric within the dashboard's time range, also of finished processes and variants."""
+    return f"sum by ({', '.join(('variant', *by))}) (last_over_time({selected(metric)}[$__range]))"
 
 
 def predicted() -> str:
-    """Return the mean response time by theory, also of variants that are over."""
-    return f"avg by (variant) (last_over_time({chosen(THEORY)}[$__range]))"
+    """Return the mean response time by theory, also of finished variants."""
+    return f"avg by (variant) (last_over_time({selected(THEORY)}[$__range]))"
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query in PromQL, and what its series are called. ``exemplars``: also ask for examples of jobs."""
+    """A query in PromQL, and the legend of its series. ``exemplars``: also query exemplars, which name single jobs."""
 
     expr: str
     legend: str = "{{variant}}"
@@ -97,7 +97,7 @@ class Query:
     def target(
         self, number: int, *, instant: bool = False, kind: PromQueryFormat | None = None
     ) -> prometheus.Dataquery:
-        """Return the query as Grafana's, the ``number``-th of its panel."""
+        """Return the query in Grafana's format, the ``number``-th of its panel."""
         query = prometheus.Dataquery().datasource(DATASOURCE).ref_id(chr(ord("A") + number))
         query.expr(self.expr).legend_format(self.legend)
         query = query.instant() if instant else query.range()
@@ -139,7 +139,7 @@ def lines(
 
 
 def numbers(title: str, description: str, unit: str, *queries: Query, width: int = 8, height: int = 4) -> stat.Panel:
-    """Show the last values of queries within the dashboard's time as numbers."""
+    """Show the last values of queries within the dashboard's time range as numbers."""
     panel = stat.Panel().title(title).description(description).datasource(DATASOURCE)
     panel.unit(unit).height(height).span(width).reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     for number, query in enumerate(queries):
@@ -148,7 +148,7 @@ def numbers(title: str, description: str, unit: str, *queries: Query, width: int
 
 
 def bars(title: str, description: str, unit: str, *queries: Query, width: int = 8) -> bargauge.Panel:
-    """Show the last values of queries as bars, one beside the other."""
+    """Show the last values of queries as bars."""
     panel = bargauge.Panel().title(title).description(description).datasource(DATASOURCE)
     panel.unit(unit).min(0).height(PANEL_HEIGHT).span(width).orientation(VizOrientation.HORIZONTAL)
     panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
@@ -158,17 +158,15 @@ def bars(title: str, description: str, unit: str, *queries: Query, width: int = 
 
 
 def heat(title: str, description: str, unit: str, histogram: str, *, width: int = 8) -> heatmap.Panel:
-    """Draw a histogram over time: how many values fall into each bucket."""
+    """Draw a histogram over time: the number of values in each bucket."""
     panel = heatmap.Panel().title(title).description(description).datasource(DATASOURCE)
     panel.height(PANEL_HEIGHT).span(width).calculate(False).y_axis(heatmap.YAxisConfig().unit(unit))
-    expr = f"sum by (le) (increase({chosen(histogram + '_bucket')}[$__rate_interval]))"
+    expr = f"sum by (le) (increase({selected(histogram + '_bucket')}[$__rate_interval]))"
     return panel.with_target(Query(expr, "{{le}}", exemplars=True).target(0, kind=PromQueryFormat.HEATMAP))
 
 
-def side_by_side(
-    title: str, description: str, columns: dict[str, tuple[str, Query]], *, width: int = 24
-) -> table.Panel:
-    """Show a table with a row for each variant, and a column, with its unit, for each query."""
+def comparison(title: str, description: str, columns: dict[str, tuple[str, Query]], *, width: int = 24) -> table.Panel:
+    """Show a table with a row for each variant and a column for each query; ``columns`` give units and queries."""
     panel = table.Panel().title(title).description(description).datasource(DATASOURCE).height(PANEL_HEIGHT).span(width)
     names = {"variant": "variant"}
     for number, (column, (unit, query)) in enumerate(columns.items()):
@@ -182,9 +180,9 @@ def side_by_side(
 
 
 def variables() -> list[dashboard.QueryVariable | dashboard.DatasourceVariable]:
-    """Return what is chosen at the top: the Prometheus, a run, and its variants."""
+    """Return the variables that the user selects at the top: the Prometheus server, a run, and its variants."""
     run = dashboard.QueryVariable("run").label("run").datasource(DATASOURCE)
-    # The latest first.
+    # Latest run first.
     run.query("query_result(sort_desc(max by (run) (max_over_time(timestamp(testbed_servers)[$__range:5s]))))")
     run.regex('/run="([^"]+)"/').refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
     variant = dashboard.QueryVariable("variant").label("variant").datasource(DATASOURCE)
@@ -195,7 +193,7 @@ def variables() -> list[dashboard.QueryVariable | dashboard.DatasourceVariable]:
 
 
 def board(uid: str, title: str, description: str, rows: dict[str, list[Builder[PanelModel]]]) -> DashboardModel:
-    """Build a dashboard of rows of panels, below each other."""
+    """Return a dashboard with rows of panels."""
     builder = dashboard.Dashboard(f"Testbed: {title}").uid(uid).description(description).tags(["testbed"])
     builder.time("now-15m", "now").refresh("5s").timezone("browser").tooltip(DashboardCursorSync.CROSSHAIR).readonly()
     for variable in variables():

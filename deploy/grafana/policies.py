@@ -1,4 +1,4 @@
-"""The dashboard that has the variants of a run side by side."""
+"""The dashboard that compares the variants of a run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from panels import (
     bars,
     board,
     by_variant,
+    comparison,
     final,
     lines,
     predicted,
-    side_by_side,
     total,
 )
 
@@ -28,16 +28,16 @@ def policies() -> Dashboard:
     return board(
         "testbed-policies",
         "Policies",
-        "The variants of a run, side by side: also those that are over, within the time that is shown.",
+        "A comparison of the variants of a run, including finished ones, within the dashboard's time range.",
         {
-            "Side by side": [
-                side_by_side(
+            "Comparison": [
+                comparison(
                     "Variants",
-                    "Over each variant's whole run so far.",
+                    "Over the whole run of each variant so far.",
                     {
                         "mean response time": ("s", Query(mean)),
                         "theory": ("s", Query(predicted())),
-                        "against theory": ("percentunit", Query(f"{mean} / {predicted()} - 1")),
+                        "difference from theory": ("percentunit", Query(f"{mean} / {predicted()} - 1")),
                         "p50": ("s", Query(p50)),
                         "p99": ("s", Query(p99)),
                         "probes per job": ("short", Query(f"{final('testbed_probes_total')} / ({arrived} > 0)")),
@@ -47,20 +47,20 @@ def policies() -> Dashboard:
                 ),
                 bars(
                     "Mean response time",
-                    "Over each variant's run so far, and as predicted.",
+                    "Over the run of each variant so far, and the theory's prediction.",
                     "s",
                     Query(mean),
                     Query(predicted(), "{{variant}}, theory"),
                 ),
                 bars(
                     "p99 of response time",
-                    "Over each variant's run so far.",
+                    "Over the run of each variant so far.",
                     "s",
                     Query(p99),
                 ),
                 bars(
                     "Messages per job",
-                    "Over each variant's run so far.",
+                    "Over the run of each variant so far.",
                     "short",
                     Query(messages),
                 ),
@@ -68,7 +68,7 @@ def policies() -> Dashboard:
             "Over time": [
                 lines(
                     "Mean response time",
-                    "Of the jobs done in the last half minute.",
+                    "Of the jobs completed in the last 30 seconds.",
                     "s",
                     Query(by_variant("variant:testbed_response_time_seconds:mean_rate30s")),
                     Query(by_variant(THEORY), "{{variant}}, theory"),
@@ -76,7 +76,7 @@ def policies() -> Dashboard:
                 ),
                 lines(
                     "p99 of response time",
-                    "Of the jobs done in the last half minute, on a logarithmic axis.",
+                    "Of the jobs completed in the last 30 seconds, on a logarithmic axis.",
                     "s",
                     Query(by_variant("variant:testbed_response_time_seconds:quantile_rate30s", quantile="0.99")),
                     width=12,
@@ -84,19 +84,19 @@ def policies() -> Dashboard:
                 ),
                 lines(
                     "Busy servers",
-                    "Share of the servers that hold a task.",
+                    "Fraction of servers that have a task.",
                     "percentunit",
                     Query(by_variant("variant:testbed_utilisation:ratio")),
                 ),
                 lines(
                     "Mean queue length",
-                    "Tasks at a server, the one in service included.",
+                    "Tasks at a server, including the one in service.",
                     "short",
                     Query(by_variant("variant:testbed_queue_length:mean")),
                 ),
                 lines(
                     "Number in system",
-                    "Jobs that have arrived and not ended.",
+                    "Jobs that have arrived and not yet ended.",
                     "short",
                     Query(total("testbed_jobs_in_system")),
                 ),

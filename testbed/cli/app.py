@@ -1,4 +1,4 @@
-"""What the commands share: the application, its errors, and how results are shown."""
+"""What the commands share: the application, its errors, and the display of results."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ if TYPE_CHECKING:
     from testbed.runs.result import Result
 
 app = typer.Typer(
-    help="A load-balancing testbed: real dispatcher and server processes beside queueing theory.",
+    help="A load-balancing testbed: real dispatcher and server processes, compared with queueing theory.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-ScenarioArgument = Annotated[str, typer.Argument(help="a scenario file, or the name of a shipped one (quickstart)")]
+ScenarioArgument = Annotated[
+    str, typer.Argument(help="a scenario file, or the name of a shipped scenario, such as quickstart")
+]
 
 INTERRUPTED = 130
 
 
 def fail(message: object, status: int = 2) -> NoReturn:
-    """Say what is wrong, in one line, and end with an exit status."""
+    """Print an error in one line, and exit with a status."""
     print(f"error: {message}", file=sys.stderr)
     raise typer.Exit(status)
 
 
 def read(scenario: str) -> Scenario:
-    """Read a scenario, or fail with its error."""
+    """Return a scenario, or fail with its error."""
     try:
         return load(scenario)
     except ScenarioError as error:
@@ -53,24 +55,24 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
-    """A load-balancing testbed: real dispatcher and server processes beside queueing theory."""
+    """A load-balancing testbed: real dispatcher and server processes, compared with queueing theory."""
 
 
 def announce_unstable(scenario: Scenario, display: Display, place: str = "") -> None:
-    """Say which variants have a load at or above their stability bound; ``place`` begins the line."""
+    """Announce the variants whose load is not below their stability bound; ``place`` is the start of each line."""
     from testbed.theory.predict import stability_bound
 
     for name, variant in variants(scenario):
         stability = stability_bound(variant)
         if stability.load >= stability.bound:
             display.announce(
-                f"{place}{name}: unstable: the load is {stability.load:.3g} and the stability bound "
-                f"{stability.bound:.3g} ({stability.reason}); the queues will grow for as long as it runs"
+                f"{place}{name}: unstable: the load is {stability.load:.3g}, the stability bound is "
+                f"{stability.bound:.3g} ({stability.reason}); the queues will grow as long as it runs"
             )
 
 
 def finish(result: Result) -> None:
-    """Show the results, and end with the exit status that they call for."""
+    """Show the results, and exit with the status that fits them."""
     from testbed.runs.tables import remarks, results_table
 
     console = Console()
@@ -85,7 +87,7 @@ def finish(result: Result) -> None:
     if result.not_run:
         print(f"not run: {', '.join(result.not_run)}", file=sys.stderr)
     if result.interrupted:
-        saved = "what was measured until then is saved" if result.runs else "nothing had been measured yet"
+        saved = "the measurements until then are saved" if result.runs else "there are no measurements yet"
         print(f"interrupted: arrivals were stopped early; {saved}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     if result.failures or not all(run.summary.accounting.balanced for run in result.runs):

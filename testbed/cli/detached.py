@@ -15,6 +15,7 @@ import traceback
 from typing import TextIO
 
 import msgspec
+from typing_extensions import override
 
 from testbed.cluster.members import how_it_ended
 from testbed.cluster.processes import ClusterError
@@ -39,7 +40,7 @@ def start(order: Order) -> State:
     """Start the cluster's supervisor and wait until the cluster runs.
 
     Raises LongRunningError for a name or an output folder that can't be used, and ClusterError when the cluster does
-    not come up. An interruption ends the supervisor.
+    not start. An interruption ends the supervisor.
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -48,7 +49,7 @@ def start(order: Order) -> State:
             stdout=output,
             stderr=output,
             pass_fds=[order.page.descriptor] if order.page is not None else [],
-            start_new_session=True,  # the terminal's signals, and its end, do not reach it
+            start_new_session=True,  # so that the terminal's signals, and its end, do not reach the supervisor
         )
         assert process.stdin is not None
         try:
@@ -57,7 +58,7 @@ def start(order: Order) -> State:
             while process.poll() is None:
                 for state in running():
                     if state.name == order.name and state.pid == process.pid:
-                        process.returncode = 0  # it goes on alone: no warning that nobody waited for it
+                        process.returncode = 0  # it keeps running: prevents Popen's warning that it was not awaited
                         return state
                 time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
@@ -68,19 +69,19 @@ def start(order: Order) -> State:
         text = output.read().decode(errors="replace").strip().removeprefix("error: ")
     if process.returncode == BAD_INPUT:
         raise LongRunningError(text)
-    raise ClusterError(text or f"the supervisor {how_it_ended(process.returncode)}, and wrote nothing")
+    raise ClusterError(text or f"the supervisor {how_it_ended(process.returncode)} without any output")
 
 
 class _Logged(Silent):
     """Writes announcements to the log of a detached cluster."""
 
+    @override
     def announce(self, text: str) -> None:
-        """Write a line."""
         print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
-    """Supervise a detached cluster. Errors go to its log, and to the command that started it."""
+    """Supervise a detached cluster. Errors go to its log and to the command that started it."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     outputs: list[TextIO] = [sys.stderr]
 

@@ -1,4 +1,4 @@
-"""Commands that list what can be written into a scenario."""
+"""The commands ``testbed schema`` and ``testbed policies``, which list the possible contents of a scenario."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import msgspec
 from rich.console import Console
 
 from testbed.cli.app import app
+from testbed.scenario import json_schema
 
 
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of scenario files."""
-    from testbed.scenario import json_schema
-
     print(json.dumps(json_schema(), indent=2))
 
 
@@ -24,8 +23,8 @@ def policies() -> None:
     from testbed.runs.tables import new_table
     from testbed.scenario.policies import policies as registered
 
-    table = new_table("dispatching policies; a parameter's default is in brackets")
-    for heading in ("policy", "what it does", "parameters", "source"):
+    table = new_table("dispatching policies; defaults of parameters in brackets")
+    for heading in ("policy", "description", "parameters", "source"):
         table.add_column(heading)
     for name, policy in sorted(registered().items()):
         parameters = "\n".join(_parameter(field) for field in msgspec.structs.fields(policy.Parameters))

@@ -1,9 +1,10 @@
-"""Commands for clusters that stand until they are told to go."""
+"""The commands for long-running clusters: ``testbed up``, ``ps``, ``logs``, ``set`` and ``down``."""
 
 from __future__ import annotations
 
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,11 +19,11 @@ from testbed.scenario import ScenarioError, resolved, variants
 
 if TYPE_CHECKING:
     from testbed.cluster.snapshot import Snapshot
-    from testbed.runs.long_running import Client, State
+    from testbed.runs.long_running import State
     from testbed.scenario import Scenario
 
 NameArgument = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="the cluster's name; may be left out where only one stands")
+    str | None, typer.Argument(metavar="NAME", help="the cluster's name; not needed if only one is running")
 ]
 FOLLOW_SECONDS = 0.2
 
@@ -30,33 +31,30 @@ FOLLOW_SECONDS = 0.2
 @app.command()
 def up(
     scenario: ScenarioArgument,
-    name: Annotated[str | None, typer.Option(help="what to call the cluster \\[default: the scenario's name]")] = None,
-    variant: Annotated[
-        str | None, typer.Option(help="which variant of the scenario \\[default: the scenario itself]")
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="return once the cluster stands")] = False,
-    output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="a name for the cluster \\[default: the scenario's name]")] = None,
+    variant: Annotated[str | None, typer.Option(help="the variant to run \\[default: the scenario itself]")] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="return as soon as the cluster runs")] = False,
+    output: Annotated[Path, typer.Option(help="create the run folder in this folder")] = Path("runs"),
     http_sd: Annotated[
         int,
         typer.Option(
             min=0,
             max=65535,
             metavar="PORT",
-            help="serve Prometheus' http_sd on this loopback port \\[default: a free one]",
+            help="loopback port of the HTTP service discovery for Prometheus; 0: any free port",
         ),
     ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
     dash: Annotated[
-        bool, typer.Option("--dash", help="with a page in the browser that shows it, and can change it")
+        bool, typer.Option("--dash", help="serve a page in the browser that shows the cluster and can change it")
     ] = False,
     host: HostOption = LOOPBACK,
     port: PortOption = 0,
     token: TokenOption = None,
 ) -> None:
-    """Start a scenario's cluster and keep it serving its load until `testbed down`, or Ctrl-C in the foreground.
+    """Start a scenario's cluster and keep it running until `testbed down`, or Ctrl-C in the foreground.
 
-    Exit status: 0 when it stood until it was told to go, 1 when it did not come up or something broke it, 2 for bad
-    input.
+    Exit status: 0 when it ran until it was shut down, 1 when it did not start or something broke it, 2 for bad input.
     """
     from testbed.cli.detached import start
     from testbed.cluster.processes import ClusterError
@@ -74,9 +72,9 @@ def up(
     display = display_for(console, quiet, live=not detach)
     if variant is None and settings.variants:
         others = ", ".join(f'"{other.name}"' for other in settings.variants)
-        display.announce(f"of its variants only {chosen} stands; others with --variant: {others}")
+        display.announce(f"the cluster runs {chosen} only; choose another variant with --variant: {others}")
     if settings.sweep is not None:
-        display.announce("the scenario's sweep is left out")
+        display.announce("the scenario's sweep is ignored")
     order = Order(name or settings.name.replace(" ", "-"), chosen, resolved(base), str(output.absolute()), http_sd)
     address = None
     if dash:
@@ -90,11 +88,11 @@ def up(
             try:
                 state = start(order)
             except KeyboardInterrupt:
-                print("interrupted: the cluster was coming up, and was ended", file=sys.stderr)
+                print("interrupted: the cluster was starting, and was shut down", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
             if address is not None:
                 print_page(address)
-            print(f"{state.name} stands; `testbed ps` shows it, `testbed down {state.name}` ends it")
+            print(f"{state.name} is running; `testbed ps` shows it, `testbed down {state.name}` ends it")
             return
         cluster = LongRunningCluster(order, display, start_cluster_page)
         if address is not None:
@@ -109,27 +107,27 @@ def up(
 
 
 def _variant(scenario: Scenario, wanted: str | None) -> tuple[str, Scenario]:
-    """Return the variant of that name, or the scenario itself, as a scenario without variants."""
+    """Return the name and the settings of the variant, or of the scenario itself, as a scenario without variants."""
     found = dict(variants(msgspec.structs.replace(scenario, sweep=None)))
     if wanted is not None and wanted not in found:
-        fail(f'there is no variant "{wanted}"; there are: {", ".join(found)}')
+        fail(f'there is no variant "{wanted}"; the variants are: {", ".join(found)}')
     chosen = wanted if wanted is not None else next(iter(found))
-    # A cluster that stands goes on after a death, and nothing that a node had is to be lost.
+    # A long-running cluster continues after the death of a process, and must not lose the jobs of that process.
     cluster = msgspec.structs.replace(found[chosen].cluster, on_failure="redispatch")
     return chosen, msgspec.structs.replace(found[chosen], cluster=cluster, variants=[], sweep=None)
 
 
 @app.command()
 def ps() -> None:
-    """List the standing clusters: age, processes, load, job rate, response time, where their metrics are."""
+    """List the long-running clusters: age, load, job rate, response time, processes and their metrics addresses."""
     from testbed.runs.long_running import LongRunningError, clusters, connect
     from testbed.runs.long_running.register import clean
     from testbed.runs.tables import new_table
 
-    table = new_table("standing clusters; response times of the last seconds in time units")
+    table = new_table("long-running clusters; recent mean response times, in time units")
     for heading in ("cluster", "scenario", "policy", "age", "load", "jobs/s", "mean", "theory", "in system"):
         table.add_column(heading, justify="left" if heading in ("cluster", "scenario", "policy") else "right")
-    processes = new_table("their processes")
+    processes = new_table("processes")
     for heading in ("cluster", "process", "pid", "restarts", "CPU", "metrics"):
         processes.add_column(heading, justify="left" if heading in ("cluster", "process", "metrics") else "right")
     pages = []
@@ -158,7 +156,7 @@ def ps() -> None:
         for page in pages:
             console.print(page, highlight=False, markup=False, soft_wrap=True)
     else:
-        console.print("no cluster stands; start one with `testbed up`")
+        console.print("no cluster is running; start one with `testbed up`")
     for line in gone:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -189,10 +187,12 @@ def _age(state: State) -> str:
 @app.command()
 def logs(
     name: NameArgument = None,
-    process: Annotated[str | None, typer.Option(help="of which process \\[default: all]")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the cluster ends")] = False,
+    process: Annotated[str | None, typer.Option(help="show this process only \\[default: all]")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="wait for more output, until the cluster ends")
+    ] = False,
 ) -> None:
-    """Show what the processes of a standing cluster have written."""
+    """Show the output of the processes of a long-running cluster."""
     from testbed.runs.long_running import LongRunningError, connect
     from testbed.runs.long_running.register import folder_of
 
@@ -203,7 +203,7 @@ def logs(
         fail(error)
     files = {path.stem: path for path in sorted(folder.glob("*.log"))}
     if process is not None and process not in files:
-        fail(f'no process "{process}" has a log; there are: {", ".join(files)}')
+        fail(f'there is no log of a process "{process}"; there are logs of: {", ".join(files)}')
     shown = [process] if process is not None else list(files)
     read_until = dict.fromkeys(shown, 0)
     while True:
@@ -230,8 +230,8 @@ def set_(
         typer.Argument(metavar="[NAME] KEY=VALUE...", help="such as workload.load=0.95, or dispatch.policy=jiq"),
     ],
 ) -> None:
-    """Change the load or the dispatching policy of a standing cluster, without losing a job."""
-    from testbed.runs.long_running import LongRunningError
+    """Change the load or the dispatching policy of a long-running cluster, without losing a job."""
+    from testbed.runs.long_running import LongRunningError, connect
 
     name = None if "=" in arguments[0] else arguments[0]
     settings = {}
@@ -241,25 +241,17 @@ def set_(
             fail(f"{argument!r} is not KEY=VALUE, such as workload.load=0.95")
         settings[key] = _value(value)
     if not settings:
-        fail("say what to change: KEY=VALUE, such as workload.load=0.95")
+        fail("no setting to change; give KEY=VALUE, such as workload.load=0.95")
     try:
-        with _connect(name) as client:
+        with connect(name) as client:
             changed = client.set(settings)
     except LongRunningError as error:
         fail(error)
     print(f"{client.name}: {changed.said} from time {changed.at:.1f} on")
 
 
-def _connect(name: str | None) -> Client:
-    from testbed.runs.long_running import connect
-
-    return connect(name)
-
-
 def _value(text: str) -> Any:
-    """Return a value as TOML has it; what is none is a text."""
-    import tomllib
-
+    """Return the value of a TOML expression; any other text is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -268,13 +260,13 @@ def _value(text: str) -> Any:
 
 @app.command()
 def down(name: NameArgument = None) -> None:
-    """End a standing cluster: stop arrivals, let the jobs finish, and save what was measured in a run folder."""
-    from testbed.runs.long_running import LongRunningError
+    """End a long-running cluster: stop arrivals, let the jobs finish, and save the measurements in a run folder."""
+    from testbed.runs.long_running import LongRunningError, connect
     from testbed.runs.result import read_result
     from testbed.runs.run_folder import OutputError
 
     try:
-        with _connect(name) as client:
+        with connect(name) as client:
             saved = client.down()
         result = read_result(Path(saved.run_folder))
     except (OutputError, LongRunningError) as error:

@@ -1,4 +1,4 @@
-"""Commands that run a scenario: on the cluster, on the twin, at the points of a sweep."""
+"""The commands that run a scenario: ``testbed run``, ``twin`` and ``sweep``."""
 
 from __future__ import annotations
 
@@ -22,28 +22,31 @@ if TYPE_CHECKING:
 @app.command()
 def run(
     scenario: ScenarioArgument,
-    virtual: Annotated[bool, typer.Option("--virtual", help="run only the twin: no processes, virtual time")] = False,
+    virtual: Annotated[bool, typer.Option("--virtual", help="run only the twin, without real processes")] = False,
     twin: Annotated[bool, typer.Option("--twin", help="also replay the workload on the twin and compare")] = False,
-    output: Annotated[Path, typer.Option(help="where to make the run folder")] = Path("runs"),
+    output: Annotated[Path, typer.Option(help="create the run folder in this folder")] = Path("runs"),
     hold: Annotated[
         float | None,
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="wait so long for Prometheus to read each variant's last metrics "
-            r"\[default: a minute if it has read them before, else not at all]",
+            help="longest wait for Prometheus to read the final metrics of each variant "
+            r"\[default: 60 if it has read metrics during the run, otherwise 0]",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
-    dash: Annotated[bool, typer.Option("--dash", help="show it on a page in the browser meanwhile")] = False,
+    dash: Annotated[
+        bool, typer.Option("--dash", help="serve a page in the browser that shows the run (live dashboard)")
+    ] = False,
     host: HostOption = LOOPBACK,
     port: PortOption = 0,
     token: TokenOption = None,
 ) -> None:
-    """Run a scenario and show what it measured beside the theory.
+    """Run a scenario and compare the measurements with theory.
 
-    Exit status: 0 when it ran (also if a verdict is "suspect"), 1 when a process died or jobs could not be accounted
-    for, 2 for bad input, 130 after Ctrl-C.
+    The twin (--virtual, --twin) is a discrete-event simulation of the same dispatchers and servers. Exit status: 0 when
+    the scenario ran (also if a verdict is "suspect"), 1 when a process died or jobs are not accounted for, 2 for bad
+    input, 130 after Ctrl-C.
     """
     from testbed.cluster.processes import ClusterError
     from testbed.runs.execution import execute
@@ -51,10 +54,10 @@ def run(
     from testbed.runs.run_folder import OutputError
 
     if virtual and twin:
-        fail("--virtual runs only the twin, so there is nothing for --twin to compare; give one of them")
+        fail("--virtual runs only the twin, so that --twin has nothing to compare; give one of them")
     require_page(dash, host, port, token)
     if virtual and dash:
-        fail("--virtual has no cluster to watch; leave out --dash, and see it afterwards: testbed dash RUN")
+        fail("--virtual has no cluster to watch; remove --dash, and show the run when it has ended: testbed dash RUN")
     settings = read(scenario)
     where: Where = "twin" if virtual else "cluster and twin" if twin else "cluster"
     console = Console(stderr=True)
@@ -74,7 +77,7 @@ def run(
 
 
 def display_for(console: Console, quiet: bool, live: bool) -> Display:
-    """Return what shows in a terminal, or elsewhere, how it is going."""
+    """Return a display of progress: bars in a terminal, otherwise lines."""
     from testbed.present.live import Bar, Lines
     from testbed.runs.display import Silent
 
@@ -87,7 +90,10 @@ def display_for(console: Console, quiet: bool, live: bool) -> Display:
 def twin(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run on the cluster")],
 ) -> None:
-    """Replay a run's workload on the twin and compare job by job: the emulation's error without sampling noise."""
+    """Replay a run's workload on the twin, and compare job by job: the emulation error without sampling noise.
+
+    The twin is a discrete-event simulation of the same dispatchers and servers.
+    """
     from testbed.runs.replay import replay
     from testbed.runs.run_folder import OutputError
 
@@ -101,29 +107,35 @@ def twin(
 @app.command()
 def sweep(
     scenario: Annotated[
-        str | None, typer.Argument(help=r"a scenario file with \[sweep], or the name of a shipped one (load-sweep)")
+        str | None,
+        typer.Argument(help=r"a scenario file with \[sweep], or the name of a shipped one, such as load-sweep"),
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(help=r"where, of cluster, twin and theory, with commas between \[default: twin,theory]"),
+        typer.Option(help=r"where to run: cluster, twin and theory, separated by commas \[default: twin,theory]"),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(help="go on with replications until each mean response time is known so well, such as 1%"),
+        typer.Option(
+            help="add replications until the half-width of each mean's interval is at most this fraction of the mean, "
+            "such as 1%"
+        ),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(help=r"most replications of a point to reach the target \[default: 100]")
+        int | None, typer.Option(help=r"maximum number of replications of a point, with --target \[default: 100]")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help=r"where to make the sweep's folder \[default: runs]")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help=r"create the sweep folder in this folder \[default: runs]")
+    ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="go on with the interrupted sweep in this folder")
+        Path | None, typer.Option(metavar="FOLDER", help="continue the interrupted sweep in this folder")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only the results")] = False,
 ) -> None:
-    """Run a scenario at all points of its sweep, and show the variants side by side, beside the theory.
+    """Run a scenario at all points of its sweep, and compare its variants with each other and with theory.
 
-    Each finished run is saved at once: an interrupted sweep goes on with --resume, and makes no run twice. Exit status:
-    0 when all runs were made (also if a target was not reached within the budget), 1 when a run failed, 2 for bad
+    Each finished run is saved at once: --resume continues an interrupted sweep without repeating a run. Exit status: 0
+    when all runs have finished (also if a target was not reached within the budget), 1 when a run failed, 2 for bad
     input, 130 after Ctrl-C.
     """
     from testbed.cluster.processes import ClusterError
@@ -148,17 +160,17 @@ def sweep(
         with progress:
             run.run()
     except (ClusterError, OutputError, SweepError, TwinError) as error:
-        fail(f"{error}; what is finished is saved: testbed sweep --resume {folder}", 1)
+        fail(f"{error}; finished runs are saved, continue with: testbed sweep --resume {folder}", 1)
     show_sweep(run.result)
 
 
 def show_sweep(result: SweepResult) -> None:
-    """Show the results of a sweep, and end with the exit status that they call for."""
+    """Show the results of a sweep, and exit with status 130 if it was interrupted."""
     from testbed.studies.sweep.shown import sweep_remarks, sweep_table
 
     if result.interrupted and not result.runs:
         print(
-            f"interrupted before any run was finished; begin again with: testbed sweep --resume {result.folder}",
+            f"interrupted before any run had finished; continue with: testbed sweep --resume {result.folder}",
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED)
@@ -169,7 +181,7 @@ def show_sweep(result: SweepResult) -> None:
     console.print(f"\nsweep folder: {result.folder}", highlight=False, markup=False, soft_wrap=True)
     if result.interrupted:
         print(
-            f"interrupted after {len(result.runs)} runs, which are saved; go on with: "
+            f"interrupted after {len(result.runs)} runs, which are saved; continue with: "
             f"testbed sweep --resume {result.folder}",
             file=sys.stderr,
         )

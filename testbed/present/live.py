@@ -1,4 +1,4 @@
-"""How a run is shown in a terminal while it goes on."""
+"""Displays of a run's progress in a terminal."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from typing_extensions import override
 
 from testbed.cluster.snapshot import Snapshot
 from testbed.runs.display import Silent
 
-PLAIN_SECONDS = 5.0  # between lines when the output is no terminal
+PLAIN_SECONDS = 5.0  # between two lines when the output is no terminal
 
 
 class Lines(Silent):
-    """Writes a plain line now and then: for output that is no terminal."""
+    """Writes a plain line every few seconds: for output that is no terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._next = 0.0
 
+    @override
     def announce(self, text: str) -> None:
-        """Write a line."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
+    @override
     def show(self, snapshot: Snapshot) -> None:
-        """Write the state if the last line is old enough."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + PLAIN_SECONDS
@@ -36,7 +37,7 @@ class Lines(Silent):
 
 
 class InTerminal:
-    """Mixed into what moves bars in a terminal, those of ``_progress``: they are there within a ``with``."""
+    """Shows the progress bars of ``_progress`` in a terminal, within a ``with`` statement."""
 
     _progress: Progress
 
@@ -55,7 +56,7 @@ class InTerminal:
 
 
 class Bar(InTerminal, Silent):
-    """A bar for each variant with the time left, in a terminal."""
+    """A progress bar for each variant with the time left, in a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -67,22 +68,22 @@ class Bar(InTerminal, Silent):
             console=console,
             refresh_per_second=4,
         )
-        self._tasks: dict[tuple[str, int], int] = {}
+        self._tasks: dict[tuple[str, int], TaskID] = {}
 
+    @override
     def show(self, snapshot: Snapshot) -> None:
-        """Move the bar."""
         key = (snapshot.variant, snapshot.replication)
         if key not in self._tasks:
             self._tasks[key] = self._progress.add_task(snapshot.name, total=snapshot.horizon, state="")
         self._progress.update(
-            self._tasks[key],  # type: ignore[arg-type]  # rich's TaskID is an int
+            self._tasks[key],
             completed=snapshot.time if snapshot.horizon is None else min(snapshot.time, snapshot.horizon),
             state=str(snapshot),
         )
 
 
 class RunsBar(InTerminal):
-    """One bar over many runs, with the time left, in a terminal; elsewhere only its end is shown."""
+    """One progress bar for many runs, with the time left. Output that is no terminal shows only its final state."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -95,6 +96,6 @@ class RunsBar(InTerminal):
         )
         self._task = self._progress.add_task("", total=0)
 
-    def show(self, done: int, total: int, doing: str) -> None:
-        """Move the bar, and say what is done now."""
-        self._progress.update(self._task, completed=done, total=total, description=doing)
+    def show(self, done: int, total: int, activity: str) -> None:
+        """Move the bar, and show the present activity."""
+        self._progress.update(self._task, completed=done, total=total, description=activity)

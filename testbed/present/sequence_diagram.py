@@ -1,32 +1,31 @@
 """A job's history as a sequence diagram: a lifeline for each agent, an arrow for each message, time downwards.
 
-Rows are events in the order of time, not a scale of time: probes and services differ by factors of a thousand. Times
-are written beside the rows. An arrow slopes where other things happened before its message was heard; a service is a
-filled bar, waiting a hollow one.
+Rows are events in order of time, and not a time scale, since the durations of probes and services differ by factors of
+a thousand. Each row gives its time. An arrow slopes if other events happened before its message was delivered. A filled
+bar is a service, a hollow bar is waiting.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from testbed.runs.job_history import Step
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 ROW: Final = 0.27  # inches
 COLUMN: Final = 1.9
 BAR: Final = 0.05  # half the width of a bar, in columns
-_SENT, _HEARD = 0, 1
+_SENT, _DELIVERED = 0, 1
 
 
 def draw(steps: Sequence[Step], title: str) -> str:
     """Return the diagram of a job's history as the text of an SVG file: the same for the same history."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     columns = {place: i for i, place in enumerate(_places(steps))}
     rows = _rows(steps)
     count = max(rows.values()) + 1
@@ -46,8 +45,7 @@ def draw(steps: Sequence[Step], title: str) -> str:
             axes.text(-0.7, row, f"{step.time - steps[0].time:.4f}", va="center", family="monospace", color="0.3")
             x = columns[step.place]
             if step.to is not None:
-                heard = rows.get((i, _HEARD))
-                _arrow(axes, (x, row), (columns[step.to], heard), step.what)
+                _arrow(axes, (x, row), (columns[step.to], rows.get((i, _DELIVERED))), step.what)
             else:
                 if step.until is not None:
                     _bar(axes, x, row, _row_at(step.until, steps, rows), waiting=step.what.startswith("waits"))
@@ -58,20 +56,20 @@ def draw(steps: Sequence[Step], title: str) -> str:
 
 
 def _places(steps: Sequence[Step]) -> list[str]:
-    """Return the agents: the dispatcher, the agent of the central queues, and the servers as they come."""
+    """Return the agents: the dispatcher, the agent of the central queues, and the servers in order of appearance."""
     places = dict.fromkeys(place for step in steps for place in (step.place, step.to) if place is not None)
     return sorted(places, key=lambda place: 0 if place.startswith("dispatcher") else 1 if place == "pools" else 2)
 
 
 def _rows(steps: Sequence[Step]) -> dict[tuple[int, int], int]:
-    """Return the rows: of each step, by its index, and of each message's hearing; one row if nothing is between."""
+    """Return the row of each step, by its index, and of each message's delivery: the same row if nothing is between."""
     instants = [(step.time, i, _SENT) for i, step in enumerate(steps)]
-    instants += [(step.delivered, i, _HEARD) for i, step in enumerate(steps) if step.delivered is not None]
+    instants += [(step.delivered, i, _DELIVERED) for i, step in enumerate(steps) if step.delivered is not None]
     rows: dict[tuple[int, int], int] = {}
     row = -1
     last: tuple[int, int] | None = None
     for _, i, phase in sorted(instants):
-        if not (phase == _HEARD and last == (i, _SENT)):
+        if not (phase == _DELIVERED and last == (i, _SENT)):
             row += 1
         rows[i, phase] = row
         last = i, phase
@@ -85,26 +83,24 @@ def _row_at(time: float, steps: Sequence[Step], rows: dict[tuple[int, int], int]
 
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float | None], what: str) -> None:
     x, row = start
-    to, heard = end
-    if heard is None:  # lost on its way: half an arrow, and a cross
+    to, delivered = end
+    if delivered is None:  # lost on its way: half an arrow, and a cross
         half = (x + to) / 2
         axes.plot([x, half], [row, row], linestyle="--", color="black", linewidth=1.0)
         axes.plot([half], [row], "x", color="black")
-        _label(axes, half, row - 0.32, f"{what} (never heard)", "center")
+        _label(axes, half, row - 0.32, f"{what} (never delivered)", "center")
         return
     axes.annotate(
         "",
-        xy=(to, heard),
+        xy=(to, delivered),
         xytext=(x, row),
         arrowprops={"arrowstyle": "-|>", "linewidth": 1.0, "color": "#0072B2", "shrinkA": 0, "shrinkB": 0},
     )
-    # Near the sender, where arrows of one moment still lie apart.
-    _label(axes, x + 0.3 * (to - x), row + 0.3 * (heard - row) - 0.32, what, "center")
+    # Near the sender, where the arrows of one row do not cross yet.
+    _label(axes, x + 0.3 * (to - x), row + 0.3 * (delivered - row) - 0.32, what, "center")
 
 
 def _bar(axes: Axes, x: float, first: float, last: float, *, waiting: bool) -> None:
-    from matplotlib.patches import Rectangle
-
     axes.add_patch(
         Rectangle(
             (x - BAR, first),

@@ -1,14 +1,16 @@
-"""How a cluster is doing, in a terminal: the snapshot that the live page draws, as text."""
+"""The state of a long-running cluster in a terminal: the snapshot that the live page draws, as text."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import override
 
 from testbed.cluster.snapshot import Snapshot
 from testbed.present.live import Lines
@@ -16,36 +18,38 @@ from testbed.runs.display import Silent
 from testbed.runs.tables import KINDS, new_table, number, signed_percent
 
 BARS = " ▁▂▃▄▅▆▇█"
-MOMENTS = 60  # of the number in system
-SECONDS = 1.0  # between two pictures
+MOST_NUMBERS = 60  # in system, in the sparkline
+SECONDS = 1.0  # between two redraws
 
 
 def watch(console: Console) -> Silent:
-    """Return what shows snapshots: a picture that is drawn again and again, or lines where there is no terminal."""
+    """Return a display of snapshots: a picture that is redrawn, or lines if the output is no terminal."""
     return Picture(console) if console.is_terminal else Lines(console)
 
 
 class Picture(Silent):
-    """A picture of the last snapshot; use it in a ``with`` statement."""
+    """A picture of the latest snapshot, on the whole terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = Live(console=console, auto_refresh=False, screen=True)
-        self._numbers: deque[int] = deque(maxlen=MOMENTS)
+        self._numbers: deque[int] = deque(maxlen=MOST_NUMBERS)
         self._next = 0.0
         self._last: RenderableType | None = None
 
-    def __enter__(self) -> Picture:
+    @override
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
+    @override
     def __exit__(self, *error: object) -> None:
         self._live.stop()
-        if self._last is not None:  # the terminal is again as it was before
+        if self._last is not None:  # the terminal has got its former content back
             self._console.print(self._last)
 
+    @override
     def show(self, snapshot: Snapshot) -> None:
-        """Draw it, if the last picture is old enough."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + SECONDS
@@ -55,15 +59,15 @@ class Picture(Silent):
 
 
 def picture(snapshot: Snapshot, numbers: list[int], width: int) -> RenderableType:
-    """Return a snapshot as text; ``numbers`` in system, of the last moments; ``width`` in characters."""
+    """Return a snapshot as text; ``numbers``: the latest numbers in system; ``width``: in characters."""
     parts: list[RenderableType] = [_heading(snapshot), _figures(snapshot), _verdict(snapshot)]
     if numbers:
-        parts.append(Text(f"in system, lately: {sparkline(numbers)}  {min(numbers)} to {max(numbers)}"))
+        parts.append(Text(f"recent number in system: {sparkline(numbers)}  {min(numbers)} to {max(numbers)}"))
     if snapshot.queue_lengths:
         parts.append(_queues(snapshot.queue_lengths, width))
-    moved = [f"{name} {count:,}" for name, count in snapshot.counters.items() if count]
-    if moved:
-        parts.append(Text(f"counted: {', '.join(moved)}"))
+    counters = [f"{name} {count:,}" for name, count in snapshot.counters.items() if count]
+    if counters:
+        parts.append(Text(f"counters: {', '.join(counters)}"))
     if snapshot.processes:
         parts.append(_processes(snapshot))
     parts += [Text(f"! {incident}", style="yellow") for incident in snapshot.incidents[-5:]]
@@ -98,27 +102,28 @@ def _figures(snapshot: Snapshot) -> Table:
         quantiles = (number(theory.quantiles.get(p), 2) for p in (0.5, 0.99, 0.999))
         table.add_row(f"theory ({KINDS.get(theory.kind, theory.kind)})", number(theory.mean), "", *quantiles, "")
         if snapshot.responses.mean is not None:
-            table.add_row("against it", signed_percent(snapshot.responses.mean / theory.mean - 1), "", "", "", "", "")
+            difference = signed_percent(snapshot.responses.mean / theory.mean - 1)
+            table.add_row("difference from theory", difference, "", "", "", "", "")
     table.caption = (
         f"{snapshot.jobs_per_second:,.0f} jobs/s, {snapshot.in_system} in system, "
-        f"{number(snapshot.probes_per_job, 2)} probes and {number(snapshot.messages_per_job, 2)} messages a job"
+        f"{number(snapshot.probes_per_job, 2)} probes and {number(snapshot.messages_per_job, 2)} messages per job"
     )
     return table
 
 
 def _queues(lengths: list[int], width: int) -> Text:
-    """Return a bar for each server, or one for some neighbours so that all fit into two lines."""
+    """Return a bar for each server, or for each group of neighbours, so that all bars fit into two lines."""
     room = max(20, 2 * width)
-    share = -(-len(lengths) // room)
-    groups = [lengths[i : i + share] for i in range(0, len(lengths), share)]
-    each = "" if share == 1 else f" (a bar for each {share})"
+    size = -(-len(lengths) // room)
+    groups = [lengths[i : i + size] for i in range(0, len(lengths), size)]
+    per_bar = "" if size == 1 else f" ({size} servers per bar)"
     idle = sum(length == 0 for length in lengths)
     bars = sparkline([sum(group) / len(group) for group in groups])
-    return Text(f"queues of the servers{each}: {idle} idle, the longest {max(lengths)}\n{bars}")
+    return Text(f"queue lengths{per_bar}: {idle} servers idle, longest queue {max(lengths)}\n{bars}")
 
 
 def sparkline(values: list[int] | list[float]) -> str:
-    """Return a bar for each value, as high as it is beside the largest; a blank is zero, and nothing else is."""
+    """Return a bar for each value, with a height relative to the largest; only zero is a blank."""
     most = max(values, default=0)
     if most <= 0:
         return BARS[0] * len(values)
@@ -138,13 +143,13 @@ def _verdict(snapshot: Snapshot) -> Text:
 def _processes(snapshot: Snapshot) -> Table:
     table = new_table("")
     table.title = None
-    for heading in ("process", "pid", "state", "restarts", "CPU", "timers late p50", "p99"):
+    for heading in ("process", "pid", "state", "restarts", "CPU", "timer lateness p50", "p99"):
         table.add_column(heading, justify="left" if heading in ("process", "state") else "right")
     for process in snapshot.processes:
         table.add_row(
             process.name,
             str(process.pid),
-            "runs" if process.alive else "[bold red]gone[/]",
+            "running" if process.alive else "[bold red]dead[/]",
             str(process.restarts),
             f"{process.cpu_share:.0%}",
             f"{1000 * process.lateness_p50:.2f} ms",

@@ -1,11 +1,12 @@
-"""The live page: a cluster in the browser, while it runs and afterwards.
+"""The live page: a cluster in the browser, during a run and afterwards.
 
-view.py       what the page is told of a run, made from snapshots or from a summary
-board.py      what is known of all runs of one command, and who is told of changes
-finished.py   the same from a run folder
-app.py        the page's addresses; guard.py refuses what must not reach them
-serving.py    where it is served
-process.py    a process that serves what it is told over its standard input, for commands that are busy otherwise
-reporter.py   a Display that starts such a process and tells it
-page/         what the browser gets
+view.py          what the page shows of a run, made from snapshots or from a summary
+board.py         the state of all runs of one command, and the pages that wait for updates
+finished.py      the same from a run folder
+long_running.py  the page of a long-running cluster
+app.py           the page's addresses; guard.py refuses requests that must not reach them
+serving.py       where the page is served
+process.py       a process that serves the page of a command, fed over its standard input
+reporter.py      a Display that starts such a process and feeds it
+page/            the files that the browser loads
 """

@@ -17,7 +17,8 @@ from starlette.routing import Route
 from testbed.present.dash.board import Board
 from testbed.present.dash.guard import Guard
 
-#: Changes a setting of a standing cluster: key and value; returns what to say. Raises ValueError for what can't be set.
+#: Changes a setting, given by key and value, of a long-running cluster, and returns a message for the user. Raises
+#: ValueError when it can't be set.
 Change = Callable[[str, Any], Awaitable[str]]
 
 PAGE = files("testbed.present.dash") / "page"
@@ -27,17 +28,17 @@ MOST_BYTES = 10_000  # of a request
 
 
 class Setting(msgspec.Struct, forbid_unknown_fields=True):
-    """What the page asks to be changed."""
+    """A change that the page requests."""
 
     key: str
     value: float | str
 
 
 class Answer(msgspec.Struct):
-    """Whether it was changed, and what is said of it."""
+    """Whether the setting was changed, and a message for the user."""
 
     changed: bool
-    said: str
+    message: str
 
 
 def application(
@@ -53,32 +54,32 @@ def application(
         name = request.path_params["name"]
         file = PAGE / name
         if Path(name).suffix not in TYPES or not file.is_file():
-            return PlainTextResponse("there is no such file\n", status_code=404)
+            return PlainTextResponse("no such file\n", status_code=404)
         return Response(file.read_bytes(), media_type=TYPES[Path(name).suffix], headers={"Cache-Control": "no-cache"})
 
     async def plotly(request: Request) -> Response:
         return FileResponse(plotly_script(), media_type="text/javascript")
 
-    async def news(request: Request) -> Response:
+    async def updates(request: Request) -> Response:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(_events(board), media_type="text/event-stream", headers=headers)
 
     async def setting(request: Request) -> Response:
         if change is None:
-            return PlainTextResponse("this is no standing cluster: its settings are fixed\n", status_code=409)
+            return PlainTextResponse("this is not a long-running cluster: its settings are fixed\n", status_code=409)
         body = b""
         async with aclosing(request.stream()) as pieces:
             async for piece in pieces:
                 body += piece
                 if len(body) > MOST_BYTES:
-                    return PlainTextResponse("too long\n", status_code=413)
+                    return PlainTextResponse(f"the request is longer than {MOST_BYTES} bytes\n", status_code=413)
         try:
             wanted = msgspec.json.decode(body, type=Setting)
         except msgspec.DecodeError as error:
             return PlainTextResponse(f"{error}\n", status_code=400)
         try:
             if wanted.key not in SETTABLE:
-                raise ValueError(f"{wanted.key} can't be set here; what can: {', '.join(SETTABLE)}")
+                raise ValueError(f"{wanted.key} can't be set here; settings that can: {', '.join(SETTABLE)}")
             answer = Answer(True, await change(wanted.key, wanted.value))
         except ValueError as error:
             answer = Answer(False, str(error))
@@ -89,7 +90,7 @@ def application(
             routes=[
                 Route("/", page),
                 Route("/plotly.js", plotly),
-                Route("/news", news),
+                Route("/updates", updates),
                 Route("/set", setting, methods=["POST"]),
                 Route("/{name}", part),
             ]
@@ -101,11 +102,11 @@ def application(
 
 
 def plotly_script() -> Path:
-    """Return where plotly.js is: plotly's Python package carries it."""
+    """Return the path of plotly.js, which is part of plotly's Python package."""
     return Path(str(files("plotly"))) / "package_data" / "plotly.min.js"
 
 
 async def _events(board: Board) -> AsyncIterator[bytes]:
-    """Yield the news of a board as server-sent events."""
-    async for news in board.news():
-        yield b"data: " + msgspec.json.encode(news) + b"\n\n"
+    """Yield the updates of a board as server-sent events."""
+    async for update in board.updates():
+        yield b"data: " + msgspec.json.encode(update) + b"\n\n"

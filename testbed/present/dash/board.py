@@ -1,7 +1,7 @@
-"""What is known of all runs that one page shows, and who waits for news of them.
+"""The state of all runs that one page shows, and the browsers that wait for updates.
 
-Memory is bounded however long a cluster stands: of each run the board keeps the series of its moments, from which every
-second one is dropped when there are MOST_POINTS, and the rows of the heat strip of the last STRIP_POINTS only.
+Memory is bounded for however long a cluster runs: for each run the board keeps a series of points, from which every
+second one is dropped when there are MOST_POINTS, and the rows of the heat strip for the last STRIP_POINTS only.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from testbed.present.dash.view import Point, RunView, concluded, point_of, run_i
 
 MOST_POINTS = 1200
 STRIP_POINTS = 240
-NEWS_SECONDS = 1.0  # between two messages to a page
+UPDATE_SECONDS = 1.0  # between two updates of a page
 
 
 class Controls(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be changed on a standing cluster: the policies there are, and the present one and load of the run."""
+    """The policies to which the page can change that of a long-running cluster; it can change the load too."""
 
     policies: list[str]
 
 
-class RunNews(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it stands, with what is new of its moments.
+class RunUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """The present state of a run, with its new points.
 
-    ``series``: the whole run's moments, without the heat strip, or None where the page has them; ``strip``: those that
-    are new, with the heat strip, to be added to both.
+    ``series``: the points of the whole run, without the heat strip, or None if the page has them; ``strip``: the new
+    points, with the heat strip, which the page appends to both.
     """
 
     run: RunView
@@ -39,114 +39,115 @@ class RunNews(msgspec.Struct, frozen=True, kw_only=True):
     strip: list[Point]
 
 
-class News(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to the page. ``ended`` says why no more will come."""
+class Update(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to the page. ``ended`` is the reason why it is the last one."""
 
     title: str
-    runs: list[RunNews]
+    runs: list[RunUpdate]
     controls: Controls | None = None
     ended: str | None = None
 
 
 class _Run:
-    """One run as it stands, with its moments; ``noted`` counts these, ``version`` all changes."""
+    """The state of one run, and its points; ``added`` counts these, ``version`` all changes."""
 
     def __init__(self, view: RunView) -> None:
         self.view = view
         self.series: list[Point] = []
         self.strip: list[Point] = []
-        self.noted = 0
+        self.added = 0
         self.version = 0
         self.last: Snapshot | None = None
 
-    def note(self, point: Point) -> None:
-        self.noted += 1
+    def add(self, point: Point) -> None:
+        self.added += 1
         self.strip.append(point)
         del self.strip[:-STRIP_POINTS]
         self.series.append(msgspec.structs.replace(point, queues=(), events={}))
         if len(self.series) >= MOST_POINTS:
             del self.series[1::2]
 
-    def news(self, seen: int | None) -> RunNews:
-        """Return what is new for a page that has seen so many moments; None: for one that has seen nothing."""
-        missed = self.noted - (seen or 0)
+    def update(self, seen: int | None) -> RunUpdate:
+        """Return the update for a page that has ``seen`` as many points; None: for a page that has nothing yet."""
+        missed = self.added - (seen or 0)
         if seen is None or missed > len(self.strip):
-            # The page adds the strip's moments to the series itself.
+            # The page appends the strip's points to the series itself.
             begin = self.strip[0].time if self.strip else 0.0
             before = [point for point in self.series if point.time < begin]
-            return RunNews(run=self.view, series=before, strip=self.strip)
-        return RunNews(run=self.view, series=None, strip=self.strip[-missed:] if missed else [])
+            return RunUpdate(run=self.view, series=before, strip=self.strip)
+        return RunUpdate(run=self.view, series=None, strip=self.strip[-missed:] if missed else [])
 
 
 class Board:
-    """The runs of one command, in the order in which they began."""
+    """The runs of one command, in the order in which they began.
+
+    ``viewers`` counts the pages that follow it.
+    """
 
     def __init__(self, title: str, controls: Controls | None = None) -> None:
         self.title = title
         self.controls = controls
         self.ended: str | None = None
-        self.watching = 0
+        self.viewers = 0
         self._runs: dict[str, _Run] = {}
         self._changed = trio.Event()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Take in how a run stands."""
+        """Show the present state of a run."""
         view = view_of(snapshot)
         run = self._runs.setdefault(view.id, _Run(view))
         run.view = view
-        run.note(point_of(snapshot, run.last))
+        run.add(point_of(snapshot, run.last))
         run.last = snapshot
-        self._tell(run)
+        self._notify(run)
 
     def conclude(self, summary: Summary) -> None:
-        """Take in what a run came to; one that was never shown is left out."""
+        """Show the results of a run, unless none of its snapshots was shown."""
         run = self._runs.get(run_id(summary.variant, summary.replication, summary.source))
         if run is not None:
             run.view = concluded(run.view, summary)
-            self._tell(run)
+            self._notify(run)
 
     def add(self, view: RunView, points: list[Point]) -> None:
-        """Take in a run that is over, with at most STRIP_POINTS moments of the whole of it."""
+        """Show a finished run, with at most STRIP_POINTS points, spread over all of it."""
         run = self._runs[view.id] = _Run(view)
         for point in points:
-            run.note(point)
-        self._tell(run)
+            run.add(point)
+        self._notify(run)
 
     def end(self, why: str) -> None:
-        """Say that nothing more will come, and why."""
+        """Announce that there will be no more updates, and why."""
         self.ended = why
         self._notify()
 
-    def _tell(self, run: _Run) -> None:
-        run.version += 1
-        self._notify()
-
-    def _notify(self) -> None:
+    def _notify(self, run: _Run | None = None) -> None:
+        if run is not None:
+            run.version += 1
         self._changed.set()
         self._changed = trio.Event()
 
-    async def news(self) -> AsyncIterator[News]:
-        """Yield what a page has to know, from nothing on, not more often than every NEWS_SECONDS, until the end."""
-        seen: dict[str, tuple[int, int]] = {}  # moments and version, by run
-        with self._watched():
+    async def updates(self) -> AsyncIterator[Update]:
+        """Yield the updates for a page that has nothing yet, at most one in UPDATE_SECONDS, until the end."""
+        seen: dict[str, tuple[int, int]] = {}  # points and version, by run
+        with self._viewed():
             while True:
                 changed, ended = self._changed, self.ended
                 runs = []
                 for key, run in self._runs.items():
-                    moments, version = seen.get(key, (None, -1))
+                    points, version = seen.get(key, (None, -1))
                     if run.version != version:
-                        runs.append(run.news(moments))
-                        seen[key] = run.noted, run.version
-                yield News(title=self.title, runs=runs, controls=self.controls, ended=ended)
+                        runs.append(run.update(points))
+                        seen[key] = run.added, run.version
+                yield Update(title=self.title, runs=runs, controls=self.controls, ended=ended)
                 if ended is not None:
                     return
                 await changed.wait()
-                await trio.sleep(NEWS_SECONDS)
+                await trio.sleep(UPDATE_SECONDS)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        self.watching += 1
+    def _viewed(self) -> Iterator[None]:
+        self.viewers += 1
         try:
             yield
         finally:
-            self.watching -= 1
+            self.viewers -= 1

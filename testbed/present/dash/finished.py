@@ -1,7 +1,7 @@
-"""The page of a run that is over, from its folder: figures from the summary, curves from the records.
+"""The page of a finished run, from its folder: figures from the summary, curves from the records.
 
-What was not recorded moment by moment is put together from the records of jobs, tasks and copies: a server's queue
-length is the number of those that were there. Tasks that moved between servers count at the last one.
+Queue lengths over time are computed from the records of jobs, tasks and copies: a server's queue length is the number
+of these that were at the server. Tasks that moved between servers count at their last server only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Stays(NamedTuple):
-    """Who was at which server, from when to when."""
+    """For each job, task or copy: the server that it was at, from when to when."""
 
     server: npt.NDArray[np.int64]
     start: Floats
@@ -39,14 +39,14 @@ class Stays(NamedTuple):
 
 
 def finished_board(folder: Path) -> Board:
-    """Return the page of a run folder. Raises OutputError or ScenarioError where it is none."""
+    """Return the page of a run folder. Raises OutputError or ScenarioError when the folder can't be read."""
     scenario, summaries = read_run(folder)
     settings = dict(variants(scenario))
     board = Board(f"{scenario.name} ({folder.name})")
     for summary in summaries:
         if summary.variant in settings:
             board.add(*_run(folder, settings[summary.variant], summary))
-    board.end("the run is over")
+    board.end("the run has ended")
     return board
 
 
@@ -94,7 +94,7 @@ def _run(folder: Path, scenario: Scenario, summary: Summary) -> tuple[RunView, l
 
 
 def tail_of(responses: Floats) -> Curve:
-    """Return P(response time > t) at TAIL_POINTS of the measured response times, more of them in the tail."""
+    """Return P(response time > t) at TAIL_POINTS of the measured response times, most of them in the tail."""
     ordered = np.sort(responses)
     n = len(ordered)
     if n < 2:
@@ -106,9 +106,10 @@ def tail_of(responses: Floats) -> Curve:
 def _so_far(
     columns: dict[str, npt.NDArray[Any]], start: float, times: Floats
 ) -> tuple[list[float | None], list[float | None]]:
-    """Return the mean response time of the jobs that had come and were completed by each time, with its half-width.
+    """Return the mean response time of the jobs completed by each time, and its half-width.
 
-    The half-width is that of live snapshots: from the means of BATCHES stretches of equal time since ``start``.
+    Only jobs that arrived after ``start`` count. The half-width is computed as for live snapshots: from the means of
+    BATCHES intervals of equal length since ``start``.
     """
     done = (columns["outcome"] == JobOutcome.COMPLETED) & (columns["arrival"] >= start)
     ends = columns["arrival"][done] + columns["response"][done]
@@ -127,7 +128,7 @@ def _so_far(
 
 
 def queue_lengths(stays: Stays, servers: int, times: Floats) -> npt.NDArray[np.int64]:
-    """Return how many were at each server at each time, (servers, len(times))."""
+    """Return the number at each server at each time, (servers, len(times))."""
     change = np.zeros((servers, len(times) + 1), dtype=np.int64)
     np.add.at(change, (stays.server, np.searchsorted(times, stays.start)), 1)
     np.add.at(change, (stays.server, np.searchsorted(times, stays.end)), -1)
@@ -137,7 +138,7 @@ def queue_lengths(stays: Stays, servers: int, times: Floats) -> npt.NDArray[np.i
 def _stays(folder: Path, scenario: Scenario, summary: Summary, columns: dict[str, npt.NDArray[Any]]) -> Stays:
     if has_copies(scenario):
         copies = _table(folder, "copies", summary)
-        # Of a copy in a central queue only the time on a server is spent at one.
+        # A copy that waits in a central queue is at a server only during its service.
         waiting_here = np.isin(
             copies["pool"], [pool.name for pool in scenario.cluster.pools if pool.queue == "per-server"]
         )
@@ -156,7 +157,7 @@ def _at_servers(server: npt.NDArray[Any], start: Floats, end: Floats) -> Stays:
 
 
 def _events(folder: Path, scenario: Scenario, summary: Summary, edges: Floats) -> list[dict[str, int]]:
-    """Return what happened to copies between successive edges."""
+    """Return the numbers of events of copies between successive edges."""
     found: list[dict[str, int]] = [{} for _ in edges[1:]]
     if not has_copies(scenario):
         return found
@@ -175,7 +176,7 @@ def _events(folder: Path, scenario: Scenario, summary: Summary, edges: Floats) -
 
 
 def _table(folder: Path, name: str, summary: Summary) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of one run from a table of the folder."""
+    """Return one run's columns of a table in the folder."""
     path = folder / (f"twin_{name}.parquet" if summary.source == "twin" else f"{name}.parquet")
     table = pq.read_table(path)
     mine = pc.and_(pc.equal(table["variant"], summary.variant), pc.equal(table["replication"], summary.replication))

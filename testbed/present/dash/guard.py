@@ -1,10 +1,10 @@
-"""What stands before the page: who may ask for it, and what a browser may do with it.
+"""Access control of the page: which requests are answered, and what a browser may do with the page.
 
-The page is for the browsers of those who started it. Against pages of other sites, which the same browser may have
-open, requests are refused that the browser itself says come from elsewhere (Sec-Fetch-Site, Origin), and on loopback
-those for any other host name, so that no foreign name that resolves to 127.0.0.1 gets in (DNS rebinding). What changes
-something needs a header with a secret that only the page knows. Beyond loopback everything needs the token, which the
-first address carries and a cookie keeps.
+Only the user who started the command should use the page. The same browser may have pages of other sites open, so
+requests that it marks as coming from another site (Sec-Fetch-Site, Origin) are refused. On loopback, requests for any
+other host name are refused too, so that a foreign name that resolves to 127.0.0.1 gets no access (DNS rebinding). A
+request that changes something needs a header with a secret that only the page knows. Beyond loopback every request
+needs the token: the first address carries it, and a cookie keeps it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 COOKIE = "testbed_page"
 SECRET_HEADER = "X-Testbed-Secret"
 
-#: Scripts come from here only. Plotly adds styles of its own, and heat maps are pictures at data: addresses.
+#: Scripts come from this server only. Plotly adds its own styles, and draws heat maps as images at data: addresses.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -45,18 +45,18 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses what must not reach ``app``. ``hosts``: the only Host headers that are answered; None: any."""
+    """Refuses requests that must not reach ``app``. ``hosts``: the Host headers that are accepted; None: any."""
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None, token: str | None) -> None:
         self.secret = secrets.token_urlsafe(24)
         self._app = app
         self._hosts = hosts
         self._token = token
-        # Not the token itself: cookies end up in more files than addresses that are typed.
+        # Not the token itself: browsers store cookies in more files than addresses that a user types.
         self._pass = hashlib.sha256(f"{self.secret}{token}".encode()).hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or have the application answer it."""
+        """Refuse a request, or pass it on to the application."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close"})
@@ -78,18 +78,18 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self._hosts is not None and host not in self._hosts:
-            return _refusal(f"this page is not at {host!r}; use one of: {', '.join(sorted(self._hosts))}")
+            return _refusal(f"this page has no address {host!r}; use one of: {', '.join(sorted(self._hosts))}")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return _refusal("requests from other sites are refused; type the address, or open it from a bookmark")
+            return _refusal("requests from other sites are refused; type the address, or use a bookmark")
         origin = headers.get("origin")
         if origin is not None and origin != f"{scope['scheme']}://{host}":
-            return _refusal(f"requests from other sites are refused, and this one comes from {origin!r}")
+            return _refusal(f"requests from other sites are refused; this one comes from {origin!r}")
         if self._token is not None:
             refused = self._without_token(scope, headers)
             if refused is not None:
                 return refused
         if scope["method"] not in ("GET", "HEAD") and not _same(headers.get(SECRET_HEADER, ""), self.secret):
-            return _refusal("only the page itself may change something; reload it, it may be of an earlier command")
+            return _refusal("only the page itself may change settings; reload it: it may belong to an earlier command")
         return None
 
     def _without_token(self, scope: Scope, headers: Headers) -> Response | None:
@@ -102,7 +102,7 @@ class Guard:
             answer = RedirectResponse("/", status_code=303)  # so that the token is not left in the address
             answer.set_cookie(COOKIE, self._pass, httponly=True, samesite="strict")
             return answer
-        return _refusal("this page needs its token: open its address with /?token=... at the end", 401)
+        return _refusal("this page needs its token: add /?token=... to its address", 401)
 
 
 def _refusal(why: str, status: int = 403) -> Response:

@@ -1,4 +1,4 @@
-"""The page of a standing cluster: followed over its control socket, with controls that do what `testbed set` does."""
+"""The page of a long-running cluster: it follows the control socket, and its controls do what `testbed set` does."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from testbed.scenario.policies import policies
 
 
 async def serve_cluster(name: str, place: Place, *, stay: bool) -> None:
-    """Serve the page of a standing cluster. Raises LongRunningError when there is none of that name.
+    """Serve the page of a long-running cluster. Raises LongRunningError when there is none of that name.
 
-    It is served until the cluster has ended and its pages have heard of it; with ``stay`` until cancelled.
+    It is served until the cluster has ended and the page has shown that; with ``stay`` until cancelled.
     """
     client = connect(name)
     board = Board(client.name, Controls(policies=sorted(policies())))
 
     async def change(key: str, value: Any) -> str:
-        def ask() -> str:
-            with connect(client.name) as asking:
-                changed = asking.set({key: value})
+        def send() -> str:
+            with connect(client.name) as sending:
+                changed = sending.set({key: value})
                 return f"{changed.said} from time {changed.at:.1f} on"
 
         try:
-            return await trio.to_thread.run_sync(ask)
+            return await trio.to_thread.run_sync(send)
         except LongRunningError as error:
             raise ValueError(str(error)) from None
 

@@ -1,8 +1,8 @@
-"""A process that serves the page of a command that is busy otherwise.
+"""A process that serves the page of a command that is busy with other work.
 
-Standard input is a socket on which frames come as on a control connection. The first one is Serve: of a run, which the
-others tell how it goes, or of a standing cluster, which is followed over its control socket. The page of a run ends
-with what feeds it: when the socket is closed without an Ended, the page says that the command has gone away.
+Standard input is a socket that carries frames, as a control connection does. The first message is Serve. For a run, the
+messages after it are its progress and results; a long-running cluster is followed over its control socket. If a
+run's socket is closed without an Ended, the page reports that the command has stopped.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from testbed.cluster.snapshot import Snapshot
 from testbed.core.messages import ProtocolError
 from testbed.measure.summary import Summary
 from testbed.present.dash.board import Board
+from testbed.present.dash.long_running import serve_cluster
 from testbed.present.dash.serving import Place, serve
 
-NICENESS = 10  # the agents come first
+NICENESS = 10  # the agents have priority
 
 
 class Serve(msgspec.Struct, tag=True):
-    """Where to serve: a listening socket's file descriptor, and what Place knows of it.
+    """Where to serve the page: the file descriptor of a listening socket, and the other fields of its Place.
 
-    ``cluster`` is the name of a standing cluster; None for a run.
+    ``cluster`` is the name of a long-running cluster; None for a run.
     """
 
     title: str
@@ -38,55 +39,54 @@ class Serve(msgspec.Struct, tag=True):
 
 
 class Show(msgspec.Struct, tag=True):
-    """How a run stands."""
+    """The present state of a run."""
 
     snapshot: Snapshot
 
 
 class Conclude(msgspec.Struct, tag=True):
-    """What a run came to."""
+    """The results of a run."""
 
     summary: Summary
 
 
 class Ended(msgspec.Struct, tag=True):
-    """There will be no more, and why."""
+    """No more messages will come, and why."""
 
     why: str
 
 
-Told = Serve | Show | Conclude | Ended
-TOLD: msgspec.msgpack.Decoder[Told] = msgspec.msgpack.Decoder(Told)
+Message = Serve | Show | Conclude | Ended
+DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 async def main() -> None:
-    """Be told where to serve, and show what comes."""
+    """Serve the page where the first message says, and show the messages after it."""
     os.nice(NICENESS)
-    channel: Channel[Told] = Channel(trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=0))), TOLD)
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=0)))
+    channel: Channel[Message] = Channel(stream, DECODER)
     first = await channel.receive()
     if not isinstance(first, Serve):
         return
     place = Place(socket.socket(fileno=first.descriptor), first.host, first.token)
     if first.cluster is not None:
-        from testbed.present.dash.long_running import serve_cluster
-
         await serve_cluster(first.cluster, place, stay=False)
         return
     board = Board(first.title)
 
-    async def listen_to_command() -> None:
+    async def follow_command() -> None:
         with contextlib.suppress(ProtocolError):
-            while (told := await channel.receive()) is not None:
-                if isinstance(told, Show):
-                    board.show(told.snapshot)
-                elif isinstance(told, Conclude):
-                    board.conclude(told.summary)
-                elif isinstance(told, Ended):
-                    board.end(told.why)
+            while (message := await channel.receive()) is not None:
+                if isinstance(message, Show):
+                    board.show(message.snapshot)
+                elif isinstance(message, Conclude):
+                    board.conclude(message.summary)
+                elif isinstance(message, Ended):
+                    board.end(message.why)
                     return
-        board.end("the command that this page belongs to has gone away")
+        board.end("the command that this page belongs to has stopped")
 
-    await serve(board, place, until=listen_to_command)
+    await serve(board, place, until=follow_command)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tells the page of a run how it goes, without ever waiting for it."""
+"""Shows a run on a page without ever waiting for the page."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ import subprocess
 import sys
 import threading
 from types import TracebackType
+from typing import Self
 
 import msgspec
+from typing_extensions import override
 
 from testbed.cluster.control import CONTROL_FRAME_LIMIT
 from testbed.cluster.snapshot import Snapshot
 from testbed.core.messages import Encoder
 from testbed.measure.summary import Summary
 from testbed.present.dash.process import Conclude, Ended, Serve, Show
-from testbed.present.dash.serving import LAST_WORD_SECONDS, Place
+from testbed.present.dash.serving import LAST_UPDATE_SECONDS, Place
 from testbed.runs.display import Display
 from testbed.runs.long_running.cluster import PageOrder
 
-WAITING = 8  # messages for the page's process; when it is behind so far, snapshots are left out
+WAITING = 8  # messages for the page's process; snapshots are dropped while so many wait
 
 
 def start_page(
     place: Place, title: str, *, cluster: str | None = None
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a process that serves a page, of a standing cluster where ``cluster`` names one; return it and its input.
+    """Start a process that serves the page of a run, or of a long-running ``cluster``; return it and its input.
 
-    ``place`` is its own from then on. It ends when its input is closed, or when the cluster has ended.
+    The process takes over ``place``. It ends when its input is closed, or when the cluster has ended.
     """
     ours, theirs = socket.socketpair()
     descriptor = place.sock.fileno()
     with theirs, place.sock:
         ours.sendall(Encoder().frame(Serve(title, descriptor, place.host, place.token, cluster)))
-        # In a session of its own: Ctrl-C is for the run, whose last figures the page is still to show.
+        # In its own session: Ctrl-C should reach the run only, whose results the page is still to show.
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "testbed.present.dash.process"],
             stdin=theirs.fileno(),
@@ -54,54 +56,56 @@ def start_cluster_page(cluster: str, order: PageOrder) -> tuple[subprocess.Popen
     return process, address
 
 
-class PageReporter:
-    """A display that shows a run on a page, and passes everything on to another display.
+class PageReporter(Display):
+    """A display that shows a run on a page, and passes everything on to another display, ``terminal``.
 
-    The page is served by a process of its own, at ``place``. A thread writes to it, so that a page that does not keep
-    up costs the run nothing but its own snapshots.
+    A separate process serves the page, at ``place``. A thread writes to it, so that a page that does not keep up misses
+    snapshots, and does not delay the run.
     """
 
-    def __init__(self, beside: Display, place: Place, title: str) -> None:
-        self._beside = beside
+    def __init__(self, terminal: Display, place: Place, title: str) -> None:
+        self._terminal = terminal
         self._place = place
         self._title = title
         self._waiting: queue.Queue[msgspec.Struct | None] = queue.Queue(WAITING)
         self._encoder = Encoder(CONTROL_FRAME_LIMIT)
 
-    def __enter__(self) -> PageReporter:
+    @override
+    def __enter__(self) -> Self:
         self._process, self._socket = start_page(self._place, self._title)
         self._thread = threading.Thread(target=self._write, name="page", daemon=True)
         self._thread.start()
-        self._beside.__enter__()
+        self._terminal.__enter__()
         return self
 
+    @override
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._beside.__exit__(kind, error, trace)
-        self._put(Ended("the run has ended" if error is None else f"the run has failed: {error}"), LAST_WORD_SECONDS)
-        self._put(None, LAST_WORD_SECONDS)
-        self._thread.join(LAST_WORD_SECONDS)
+        self._terminal.__exit__(kind, error, trace)
+        self._put(Ended("the run has ended" if error is None else f"the run has failed: {error}"), LAST_UPDATE_SECONDS)
+        self._put(None, LAST_UPDATE_SECONDS)
+        self._thread.join(LAST_UPDATE_SECONDS)
         self._socket.close()
         try:
-            self._process.wait(2 * LAST_WORD_SECONDS)
+            self._process.wait(2 * LAST_UPDATE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
+    @override
     def announce(self, text: str) -> None:
-        """Show a line of text, beside the page only."""
-        self._beside.announce(text)
+        self._terminal.announce(text)
 
+    @override
     def show(self, snapshot: Snapshot) -> None:
-        """Show the present state."""
-        self._beside.show(snapshot)
+        self._terminal.show(snapshot)
         self._put(Show(snapshot))
 
+    @override
     def conclude(self, summary: Summary) -> None:
-        """Show what a run came to."""
-        self._beside.conclude(summary)
-        self._put(Conclude(summary), LAST_WORD_SECONDS)
+        self._terminal.conclude(summary)
+        self._put(Conclude(summary), LAST_UPDATE_SECONDS)
 
     def _put(self, message: msgspec.Struct | None, seconds: float = 0.0) -> None:
         try:
@@ -116,4 +120,4 @@ class PageReporter:
                 try:
                     self._socket.sendall(self._encoder.frame(message))
                 except OSError:
-                    broken = True  # its process is gone; the run goes on
+                    broken = True  # the page's process has ended; the run continues

@@ -1,4 +1,4 @@
-"""Where the page is served."""
+"""Where the page is served, and to whom."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve as serve_application
 
 from testbed.present.dash.app import Change, application
 from testbed.present.dash.board import Board
 
 SHORTEST_TOKEN = 16
-GRACE_SECONDS = 1.0  # for open requests when the page is closed
-LAST_WORD_SECONDS = 5.0  # for pages to hear of the end
+GRACE_SECONDS = 1.0  # for open requests when serving ends
+LAST_UPDATE_SECONDS = 5.0  # for pages to get the last update
 
 
 class ServingError(Exception):
@@ -23,7 +25,7 @@ class ServingError(Exception):
 
 @dataclass
 class Place:
-    """A socket that listens, and whom it lets in. Make one with ``Place.open``."""
+    """A listening socket, and the token that clients must give, if any. Make one with ``Place.open``."""
 
     sock: socket.socket
     host: str
@@ -31,7 +33,7 @@ class Place:
 
     @classmethod
     def open(cls, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> Place:
-        """Listen at a host's address; port 0: one that the system chooses. Raises ServingError."""
+        """Listen at a host's address; port 0: one that the operating system chooses. Raises ServingError."""
         if token is not None and len(token) < SHORTEST_TOKEN:
             raise ServingError(
                 f"--token has {len(token)} characters, which can be guessed; give {SHORTEST_TOKEN} or more, "
@@ -39,8 +41,8 @@ class Place:
             )
         if not _is_loopback(host) and token is None:
             raise ServingError(
-                f"--host {host} is not this machine alone: whoever can reach it could watch and change the cluster; "
-                'add --token "$(openssl rand -hex 16)", or keep to 127.0.0.1 and reach it by `ssh -L`'
+                f"--host {host} can be reached from other machines, whose users could watch and change the cluster; "
+                'add --token "$(openssl rand -hex 16)", or keep 127.0.0.1 and connect through `ssh -L`'
             )
         try:
             family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -58,12 +60,12 @@ class Place:
 
     @property
     def address(self) -> str:
-        """What to type into a browser."""
+        """The address to type into a browser."""
         return self.address_without_token + ("" if self.token is None else f"?token={self.token}")
 
     @property
     def address_without_token(self) -> str:
-        """Where it is, which is no secret."""
+        """The address as far as it is no secret."""
         name = self.host
         if ipaddress_or_none(name) is not None and ipaddress.ip_address(name).is_unspecified:
             name = socket.gethostname()
@@ -71,7 +73,7 @@ class Place:
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """The names under which a browser may ask for it; None for any, since the token's cookie belongs to one."""
+        """The Host headers that are accepted; None for any, since the token's cookie is bound to one host name."""
         if self.token is not None:
             return None
         return frozenset(f"{name}:{self.port}" for name in ("localhost", "127.0.0.1", "[::1]"))
@@ -84,14 +86,12 @@ async def serve(
     change: Change | None = None,
     until: Callable[[], Awaitable[object]] = trio.sleep_forever,
 ) -> None:
-    """Serve the page of ``board`` at ``place`` until ``until()`` returns; pages then hear the last word."""
-    from hypercorn.config import Config
-    from hypercorn.trio import serve as serve_application
+    """Serve the page of ``board`` at ``place`` until ``until()`` returns and its viewers have the last update."""
 
-    async def closing() -> None:
+    async def shutdown() -> None:
         await until()
-        with trio.move_on_after(LAST_WORD_SECONDS):
-            while board.watching and board.ended is not None:
+        with trio.move_on_after(LAST_UPDATE_SECONDS):
+            while board.viewers and board.ended is not None:
                 await trio.sleep(0.05)
 
     app = application(board, hosts=place.hosts, token=place.token, change=change)
@@ -101,12 +101,12 @@ async def serve(
     config.errorlog = None
     config.graceful_timeout = GRACE_SECONDS
     config.include_server_header = False
-    # hypercorn types the messages of ASGI with dictionaries of its own, which to mypy no framework's are.
-    await serve_application(app, config, shutdown_trigger=closing)  # type: ignore[arg-type]
+    # hypercorn has its own types for ASGI messages, which mypy does not match with Starlette's.
+    await serve_application(app, config, shutdown_trigger=shutdown)  # type: ignore[arg-type]
 
 
 def ipaddress_or_none(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an address that is written in digits; None for a name."""
+    """Return a numeric address; None for a host name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:

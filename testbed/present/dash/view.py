@@ -1,4 +1,4 @@
-"""What the page is told of a run. Times are in time units unless they say otherwise; None is not known (yet)."""
+"""What the page shows of a run. Times are in time units unless another unit is named; None is not known (yet)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from testbed.measure.checks import Check
 from testbed.measure.histogram import LogHistogram
 from testbed.measure.summary import Summary
 
-#: The most rows of the heat strip; of more servers each row is the mean of several.
+#: The most rows of the heat strip; with more servers, each row is the mean of several.
 MOST_ROWS = 128
 
-#: Events that the heat strip marks, with the counters that they are differences of.
+#: The events that the heat strip marks, with the counters that count them.
 EVENTS = {
     "stolen": ("tasks stolen",),
     "shared": ("tasks shared",),
@@ -32,7 +32,7 @@ Curve = list[tuple[float, float]]
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment of a run. ``queues``: the heat strip's rows from the first server on; ``events`` since the last."""
+    """A run at one time. ``queues``: the heat strip's rows, by server; ``events``: since the last point."""
 
     time: float
     in_system: float
@@ -44,7 +44,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessView(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of the cluster. ``alive`` and ``pid`` are None when the run is over; lateness is in seconds."""
+    """A process of the cluster. ``alive`` and ``pid`` are None when the run has ended; lateness is in seconds."""
 
     name: str
     pid: int | None = None
@@ -58,8 +58,8 @@ class ProcessView(msgspec.Struct, frozen=True, kw_only=True):
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """A run of one variant as the page shows it.
 
-    ``response_tail``: points of P(response time > t). ``so_far`` says that the verdict is not the last one.
-    ``servers_per_row``: of the heat strip. ``interval_reliable`` is as in testbed.measure.statistics.Interval.
+    ``response_tail``: points of P(response time > t). ``so_far``: the verdict may still change. ``servers_per_row``: of
+    the heat strip. ``interval_reliable`` is as in testbed.measure.statistics.Interval.
     """
 
     id: str
@@ -98,7 +98,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def process_view(report: ProcessReport) -> ProcessView:
-    """Return a process as it was at the end of its run."""
+    """Return the state of a process at the end of its run."""
     return ProcessView(
         name=report.name,
         cpu_share=report.cpu_seconds / report.seconds if report.seconds > 0 else 0.0,
@@ -108,12 +108,12 @@ def process_view(report: ProcessReport) -> ProcessView:
 
 
 def run_id(variant: str, replication: int, source: str = "cluster") -> str:
-    """Return what tells a run from the others of its command."""
+    """Return an identifier that is unique among the runs of a command."""
     return f"{source}/{variant}/{replication}"
 
 
 def view_of(snapshot: Snapshot) -> RunView:
-    """Return a run as it stands."""
+    """Return the present state of a run."""
     responses, recent = snapshot.responses, snapshot.recent
     return RunView(
         id=run_id(snapshot.variant, snapshot.replication),
@@ -163,11 +163,11 @@ def view_of(snapshot: Snapshot) -> RunView:
 
 
 def point_of(snapshot: Snapshot, before: Snapshot | None) -> Point:
-    """Return the moment of a snapshot; ``before`` is the one before it, None for the first, which has no events."""
+    """Return the point of a snapshot; ``before`` is the previous snapshot, None for the first, which has no events."""
     events = {}
-    earlier = snapshot.counters if before is None else before.counters
+    previous = snapshot.counters if before is None else before.counters
     for event, names in EVENTS.items():
-        more = sum(snapshot.counters.get(name, 0) - earlier.get(name, 0) for name in names)
+        more = sum(snapshot.counters.get(name, 0) - previous.get(name, 0) for name in names)
         if more > 0:
             events[event] = more
     return Point(
@@ -182,8 +182,9 @@ def point_of(snapshot: Snapshot, before: Snapshot | None) -> Point:
 
 
 def concluded(view: RunView, summary: Summary) -> RunView:
-    """Return a run with the figures of its summary in place of those that were estimated while it went on."""
+    """Return a run with the figures of its summary in place of the estimates made during the run."""
     accounting = summary.accounting
+    seconds = summary.window[1] * summary.time_unit_seconds
     return msgspec.structs.replace(
         view,
         state="finished",
@@ -197,7 +198,7 @@ def concluded(view: RunView, summary: Summary) -> RunView:
         recent_half_width=None,
         recent_seconds=None,
         in_system=summary.number_in_system_mean,
-        jobs_per_second=_rate(accounting.arrived, summary.window[1] * summary.time_unit_seconds),
+        jobs_per_second=accounting.arrived / seconds if seconds > 0 else None,
         probes_per_job=summary.probes_per_job,
         messages_per_job=summary.messages_per_job,
         outcomes=summary.outcomes,
@@ -209,12 +210,8 @@ def concluded(view: RunView, summary: Summary) -> RunView:
     )
 
 
-def _rate(count: int, seconds: float) -> float | None:
-    return count / seconds if seconds > 0 else None
-
-
 def tail_of(responses: Responses) -> Curve:
-    """Return P(response time > t) at the bounds of the buckets that hold a response time."""
+    """Return P(response time > t) at the bounds of the buckets that contain a response time."""
     count = responses.count
     curve: Curve = []
     above = count
@@ -231,7 +228,7 @@ def servers_per_row(servers: int) -> int:
 
 
 def rows(queue_lengths: Sequence[float]) -> Row:
-    """Return the rows of the heat strip: the mean queue length of the servers that share each."""
+    """Return the rows of the heat strip: the mean queue length of the servers of each row."""
     width = servers_per_row(len(queue_lengths)) if queue_lengths else 1
     if width == 1:
         return tuple(queue_lengths)

@@ -1,5 +1,6 @@
-"""Reports of runs, sweeps and validations as one HTML file, and comparisons of runs.
+"""Reports of runs, sweeps and validations, each as one HTML file, and comparisons of runs.
 
-``page`` is what a page consists of and how it becomes HTML, ``drawing`` the plots, ``run``, ``sweep`` and
-``validation`` what is said of each, ``provenance`` how to make it again. ``comparison`` compares runs and variants.
+``page`` defines the parts of a page and renders them as HTML, ``drawing`` draws the plots. ``run``, ``sweep`` and
+``validation`` make the pages; ``provenance`` describes how to reproduce the numbers. ``comparison`` compares runs and
+variants.
 """

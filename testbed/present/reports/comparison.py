@@ -1,7 +1,7 @@
-"""Comparing runs: by how much mean response times differ, with an interval of the difference.
+"""Comparison of runs: the differences between their mean response times, with intervals.
 
-Two runs with the same seed and workload have met the same jobs. These are compared job by job, which takes out the
-noise that both have from arrivals and sizes (testbed.measure.pathwise). Others are compared replication by replication.
+Two runs with the same seed and workload have the same jobs. These runs are compared job by job, which removes the noise
+that arrivals and sizes cause in both (testbed.measure.pathwise). Other runs are compared by replication.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.table import Table
 
 from testbed.measure.pathwise import compare
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import mean_response
 from testbed.present.reports.measured import Measured, read_measured
 from testbed.runs.run_folder import OutputError
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from testbed.runs.tables import new_table, signed_percent, with_interval
 
 JOB_BY_JOB = "job by job"
 BY_REPLICATION = "by replication"
@@ -30,9 +28,9 @@ NOT_PAIRED = "not paired"
 
 @dataclass(frozen=True)
 class Comparison:
-    """One run beside the first: ``difference`` is its mean response time less that of the first, in time units.
+    """One run and its difference from the first run: its mean response time minus the first's, in time units.
 
-    ``pairs`` says how the two were paired; the first has neither.
+    ``pairs`` says how the two were paired; the first run has no difference.
     """
 
     run: Measured
@@ -43,9 +41,9 @@ class Comparison:
 
 
 def contenders(names: Sequence[str]) -> list[tuple[str, Measured]]:
-    """Return what ``FOLDER`` or ``FOLDER:VARIANT`` name, each with a label. Raises OutputError.
+    """Return the runs that ``FOLDER`` or ``FOLDER:VARIANT`` name, each with a label. Raises OutputError.
 
-    There must be at least two: folders alone stand for all their variants.
+    There must be at least two. A folder alone means all its variants.
     """
     found: list[tuple[str, Measured]] = []
     for name in names:
@@ -55,16 +53,16 @@ def contenders(names: Sequence[str]) -> list[tuple[str, Measured]]:
             folder = Path(before)
         if (folder / "sweep.json").exists():
             raise OutputError(
-                f"{folder}: is a sweep, which compares its variants itself: see `testbed report {folder}`, or its "
-                "sweep.csv; `testbed compare` takes the folders of runs"
+                f"{folder}: is a sweep; `testbed compare` takes the folders of runs. The sweep's report compares its "
+                f"variants (`testbed report {folder}`), and so does its sweep.csv"
             )
         _, measured = read_measured(folder)
         chosen = [one for one in measured if variant in ("", one.name)]
         if not chosen:
-            raise OutputError(f"{folder}: has no variant {variant!r}; there are: {', '.join(o.name for o in measured)}")
+            raise OutputError(f"{folder}: has no variant {variant!r}; it has: {', '.join(o.name for o in measured)}")
         found += [(f"{folder.name}: {one.name}", one) for one in chosen]
     if len(found) < 2:
-        raise OutputError(f"{', '.join(names)}: one variant of one run; give another run to compare it with")
+        raise OutputError(f"{', '.join(names)}: only one variant of one run; name another run to compare it with")
     folders = {one.folder.resolve() for _, one in found}
     return [(one.name, one) for _, one in found] if len(folders) == 1 else found
 
@@ -103,7 +101,7 @@ def _finished(comparison: Comparison, base: float | None) -> Comparison:
 
 
 def _same_workload(ours: Measured, first: Measured) -> bool:
-    """Whether both met the same jobs: by their settings, and by when these arrived in one replication."""
+    """Return whether both had the same jobs, by their settings and by the arrival times of one replication."""
     if (ours.scenario.seed, ours.scenario.workload) != (first.scenario.seed, first.scenario.workload):
         return False
     replication = ours.own[0].replication
@@ -111,7 +109,7 @@ def _same_workload(ours: Measured, first: Measured) -> bool:
         return False
     mine, theirs = (one.jobs(one.source, replication) for one in (ours, first))
     _, i, j = np.intersect1d(mine["job"], theirs["job"], return_indices=True)
-    # The same seed draws other gaps where servers are more or fewer, and so is the load.
+    # With another number of servers the same seed gives other gaps between arrivals, to keep the load.
     return len(i) > 0 and bool(np.allclose(mine["arrival"][i], theirs["arrival"][j], rtol=0, atol=1e-9))
 
 
@@ -131,7 +129,7 @@ def _job_by_job(ours: Measured, first: Measured, replication: int, window: tuple
 
 
 def _averaged(found: Sequence[Interval]) -> Interval:
-    """Return the mean over independent replications, each with an interval of its own."""
+    """Return the mean of independent replications, each of which has its interval."""
     n = len(found)
     widths = [interval.half_width for interval in found]
     known = [width for width in widths if width is not None]
@@ -165,12 +163,10 @@ def _common(one: tuple[float, float], other: tuple[float, float]) -> tuple[float
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Return the comparisons as a table."""
-    from testbed.runs.tables import new_table, signed_percent, with_interval
-
     first = comparisons[0]
     table = new_table(
-        f"against {first.label}",
-        "response times in time units; ± is a 95 % confidence interval, ~± one from too short a run",
+        f"compared with {first.label}",
+        "response times in time units; ± is a 95 % confidence interval, ~± an unreliable one (the run is too short)",
     )
     table.add_column("run", min_width=12, overflow="fold")
     table.add_column("on", no_wrap=True)

@@ -1,7 +1,7 @@
-"""Plots for a page: drawn in the style of all plots, as SVG that takes the page's colours.
+"""Plots for a page: drawn in the common style of all plots, as SVG with the page's colours.
 
-A page may be light or dark. In its plots, text and axes have the text's colour, hollow marks the page's, and each
-series a colour that the page has for it, chosen to be told apart and read on both.
+A page may be light or dark. Text and axes have the page's text colour, hollow marks its background colour. The page
+defines a colour for each series, which is readable on either background.
 """
 
 from __future__ import annotations
@@ -10,36 +10,33 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from testbed.studies.reproduce.plots import COLOURS, MARKS, PANEL, STYLE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from testbed.theory.steady_state import Tail
+from testbed.theory.steady_state import Tail
 
 Array = npt.NDArray[np.float64]
 
 SMALLEST_TAIL: Final = 1e-5
-#: The colours of figures, and what they are on a page.
+#: The colours of figures, and the page's colours that replace them.
 _ON_PAGE: Final = {
     **{colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])},
     "#000000": "currentColor",
     "#ffffff": "var(--page)",
     "#4c4c4c": "var(--faint)",  # captions
-    "#595959": "var(--faint)",  # lines at nought
+    "#595959": "var(--faint)",  # lines at zero
 }
 
 
 def inline_svg(figure: Figure, name: str) -> str:
-    """Return a figure as an SVG element to be put into a page, where ``name`` tells its parts from other figures'."""
-    from matplotlib import rc_context
-
+    """Return a figure as an SVG element for a page. ``name`` makes its identifiers unique in the page."""
     text = io.StringIO()
     with rc_context({**STYLE, "svg.hashsalt": name}):
         figure.patch.set_visible(False)
@@ -57,13 +54,13 @@ def inline_svg(figure: Figure, name: str) -> str:
     svg = re.sub(r"url\(#", f"url(#{name}-", svg)
     for colour, on_page in _ON_PAGE.items():
         svg = svg.replace(colour, on_page)
-    # Glyphs are not given a colour: they would be black.
+    # matplotlib gives glyphs no colour: they would be black.
     return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" fill="currentColor" ', 1).strip()
 
 
 @dataclass
 class Series:
-    """What the plots show of one variant: by source, "cluster" or "twin", and from theory."""
+    """The data of one variant: by source, "cluster" or "twin", and from theory."""
 
     name: str
     response: Mapping[str, Array]  # response times of the measured jobs
@@ -72,7 +69,7 @@ class Series:
     number_in_theory: float | None
 
 
-#: How each source is drawn, beside its series' colour.
+#: The line style of each source; the colour is that of the series.
 SOURCE_LINES: Final[dict[str, dict[str, Any]]] = {
     "cluster": {"linestyle": "-", "linewidth": 1.8},
     "twin": {"linestyle": "--", "linewidth": 1.3},
@@ -89,9 +86,9 @@ def tails(series: Sequence[Series]) -> Figure:
             longest = 0.0
             for source, response in one.response.items():
                 ordered = np.sort(response)
-                share = 1 - np.arange(1, len(ordered) + 1) / len(ordered)
+                fraction = 1 - np.arange(1, len(ordered) + 1) / len(ordered)
                 kept = _thinned(len(ordered) - 1)
-                axes.plot(ordered[kept], share[kept], color=colour, **SOURCE_LINES[source], **_marks(one, source, i))
+                axes.plot(ordered[kept], fraction[kept], color=colour, **SOURCE_LINES[source], **_marks(one, source, i))
                 longest = max(longest, float(ordered[-1])) if len(ordered) else longest
             if one.tail is not None and longest:
                 times = np.linspace(0, longest, 200)
@@ -131,7 +128,7 @@ def numbers(series: Sequence[Series], edges: Array, warmup: float) -> Figure:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference in mean response time, as a share, with the half-width of its interval if that is known."""
+    """A relative difference in mean response time, with the half-width of its interval if that is known."""
 
     variant: str
     between: str
@@ -168,9 +165,6 @@ def differences(found: Sequence[Difference]) -> Figure:
 
 
 def _figure(draw: Callable[[Axes], None]) -> Figure:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     with rc_context(STYLE):
         figure = Figure(figsize=PANEL, layout="constrained")
         draw(figure.subplots())
@@ -178,8 +172,6 @@ def _figure(draw: Callable[[Axes], None]) -> Figure:
 
 
 def _legends(axes: Axes, series: Sequence[Series], *, theory: bool) -> None:
-    from matplotlib.lines import Line2D
-
     sources = list(dict.fromkeys(source for one in series for source in one.response))
     if theory:
         sources.append("theory")
@@ -192,14 +184,14 @@ def _legends(axes: Axes, series: Sequence[Series], *, theory: bool) -> None:
 
 
 def _marks(one: Series, source: str, index: int) -> dict[str, Any]:
-    """A few marks on a variant's first line, so that it is told from others without colour."""
+    """Return a few marks for a variant's first line, so that readers can tell it from others without colour."""
     if source != next(iter(one.response)):
         return {}
     return {"marker": MARKS[index % len(MARKS)], "markevery": 0.13, "markersize": 4}
 
 
 def _thinned(count: int, points: int = 400) -> npt.NDArray[np.intp]:
-    """Return indices among ``count``, dense where the logarithm of a tail changes fast: towards the end."""
+    """Return about ``points`` of ``count`` indices, densest towards the end, where a tail's logarithm changes fast."""
     if count <= points:
         return np.arange(max(count, 0))
     left = np.unique(np.geomspace(1, count, points).astype(np.intp))

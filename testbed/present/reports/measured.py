@@ -1,4 +1,4 @@
-"""What the folder of a finished run holds, variant by variant."""
+"""The measurements of a finished run, from its folder, variant by variant."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ class Measured:
 
     @property
     def source(self) -> str:
-        """Where the numbers that count are from: the cluster, or the twin where only that was run."""
+        """The source of the main results: the cluster, or the twin if only that was run."""
         return next(iter(self.summaries))
 
     @property
     def own(self) -> list[Summary]:
-        """The summaries from there."""
+        """The summaries of the main results."""
         return self.summaries[self.source]
 
     @property
     def valid(self) -> bool:
-        """Whether all its runs are."""
+        """Whether all runs of the main results are valid."""
         return all(summary.verdict.valid for summary in self.own)
 
     @cached_property
     def prediction(self) -> Prediction | NoPrediction:
-        """What the theory says."""
+        """The theory's prediction."""
         return predict(self.scenario)
 
     @property
     def emulation_error(self) -> Interval | None:
-        """Cluster less twin, job by job, as a share of the twin's mean."""
+        """Cluster minus twin, job by job, as a fraction of the twin's mean."""
         found = [summary.pathwise for summary in self.own if summary.pathwise is not None]
         if len(found) == 1:
             return msgspec.structs.replace(found[0].interval, mean=found[0].mean)
@@ -79,7 +79,7 @@ def budget_of(scenario: Scenario, summaries: Sequence[Summary]) -> ErrorBudget |
     budgets = []
     for summary in summaries:
         waits = bool(summary.probes_per_job) and not policy.remembers
-        # By the pool agent to a server of a central queue and back; other pools may be beside those.
+        # From the pool agent to a server of a central queue and back; other pools have no such round trip.
         by_agent = sum(pool.completed_share or 0.0 for pool in summary.pools if pool.name in central)
         trips = 1 + waits + (mode_of(scenario) is Mode.SLOT_RESERVATION) + by_agent
         budgets.append(error_budget(summary, round_trips=trips, message_delay=delay))
@@ -89,14 +89,14 @@ def budget_of(scenario: Scenario, summaries: Sequence[Summary]) -> ErrorBudget |
 def read_measured(folder: Path) -> tuple[Scenario, list[Measured]]:
     """Return the scenario and the variants of a finished run. Raises OutputError."""
     scenario, found = read_run(folder)
-    read_environment(folder)  # which tells an unfinished run
+    read_environment(folder)  # raises if the run has not finished
     by_name = dict(variants(scenario))
     measured: list[Measured] = []
     for name in dict.fromkeys(summary.variant for summary in found):
         if name not in by_name:
             raise OutputError(
-                f"{folder / 'summary.json'}: has a run of {name!r}, and scenario.toml beside it no such variant; one "
-                "of the two is from another run"
+                f"{folder / 'summary.json'}: has a run of {name!r}, but scenario.toml in the same folder has no such "
+                "variant; one of the two files is from another run"
             )
         mine = [summary for summary in found if summary.variant == name]
         sources = [source for source in FILES if any(summary.source == source for summary in mine)]

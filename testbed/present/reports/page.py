@@ -1,9 +1,12 @@
-"""A page: sections of paragraphs, tables, plots and listings; and its HTML, a single file that needs nothing else."""
+"""A page: sections of paragraphs, tables, plots and listings, rendered as one HTML file that needs no other files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 
 @dataclass(frozen=True)
@@ -22,14 +25,14 @@ class Items:
 
 @dataclass(frozen=True)
 class Facts:
-    """Pairs of a term and what it is."""
+    """Pairs of a term and its value or description."""
 
     pairs: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table. The first ``names`` cells of each row are its heading; the others are numbers unless in ``words``."""
+    """A table. The first ``names`` cells of each row are its heading; ``words``: indices of other cells with text."""
 
     caption: str
     headings: Sequence[str]
@@ -41,7 +44,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot as SVG text, what it shows, and what a reader who can't see it should know."""
+    """A plot as SVG text, its caption, and its text alternative for readers who can't see it."""
 
     svg: str
     caption: str
@@ -50,14 +53,14 @@ class Plot:
 
 @dataclass(frozen=True)
 class Listing:
-    """Text to be copied as it is."""
+    """Text to copy verbatim."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Folded:
-    """Blocks that are shown when they are asked for."""
+    """Blocks that are hidden until the reader opens them."""
 
     title: str
     blocks: Sequence[Block]
@@ -75,15 +78,15 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """What links to it."""
+        """The section's identifier in links."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.title.lower()).split())
 
 
 @dataclass(frozen=True)
 class Page:
-    """A report: title, the question, what is to be thought of it, and its sections.
+    """A report: its title, the question it answers, the verdicts and the sections.
 
-    ``verdicts``: by name "valid" or "suspect", "passed" or "failed", or another word, which is neither good nor bad.
+    ``verdicts``: a name, and "valid" or "suspect", "passed" or "failed", or another word, which is neutral.
     """
 
     title: str
@@ -94,9 +97,6 @@ class Page:
 
     def html(self) -> str:
         """Return the page as HTML. All text is escaped; the same page gives the same HTML, byte by byte."""
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup
-
         environment = Environment(
             loader=PackageLoader("testbed.present.reports"),
             autoescape=True,
@@ -107,3 +107,9 @@ class Page:
         environment.filters["kind"] = lambda block: type(block).__name__
         environment.filters["drawn"] = Markup
         return environment.get_template("page.html").render(page=self)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a part of a sentence: "a, b and c"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

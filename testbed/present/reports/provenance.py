@@ -1,4 +1,4 @@
-"""How a report's numbers were made: settings, command, seed, versions and machine."""
+"""How the numbers of a report were produced: settings, command, seed, versions and machine."""
 
 from __future__ import annotations
 
@@ -7,31 +7,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from testbed.present.reports.page import Facts, Folded, Listing, Section, Text
 from testbed.runs.run_folder import OutputError
 from testbed.scenario import Scenario
 
 
 def read_environment(folder: Path) -> dict[str, Any]:
-    """Return what ``environment.json`` says. Raises OutputError when it can't be read, or the run has not ended."""
+    """Return the contents of ``environment.json``. Raises OutputError if it can't be read, or the run has not ended."""
     path = folder / "environment.json"
     try:
         found = json.loads(path.read_bytes())
     except OSError as error:
         raise OutputError(
-            f"{path}: {error.strerror}; every run, sweep and validation writes it: copy the folder whole, or run again"
+            f"{path}: {error.strerror}; every run, sweep and validation writes this file: copy the whole folder, or "
+            "run again"
         ) from None
     except ValueError as error:
         raise OutputError(f"{path}: damaged ({error}); copy the folder again, or run again") from None
     if not isinstance(found, dict) or not {"python", "platform", "packages", "started"} <= found.keys():
-        raise OutputError(f"{path}: not what this version writes; report it with the version that made the run")
+        raise OutputError(f"{path}: not in this version's format; make the report with the version that made the run")
     if found.get("seconds") is None:
-        raise OutputError(f"{folder}: the run has not finished; wait for its end, or run it again if it was killed")
+        raise OutputError(f"{folder}: the run has not finished; wait until it ends, or run it again if it was killed")
     return found
 
 
 def settings(scenario: Scenario, swept: Sequence[tuple[str, str]] = ()) -> Section:
-    """Return the section of what was run: the scenario in short, and in full."""
+    """Return the section with the main settings of the scenario."""
     workload, run = scenario.workload, scenario.run
     pools = ", ".join(
         f"{pool.servers} servers in {pool.name}" + (" with a central queue" if pool in scenario.central_pools else "")
@@ -43,15 +46,15 @@ def settings(scenario: Scenario, swept: Sequence[tuple[str, str]] = ()) -> Secti
         ("servers", pools),
         ("dispatchers", str(scenario.cluster.dispatchers)),
         ("load", f"{scenario.load:.4g}"),
-        ("arrivals", _law(workload.arrivals)),
-        ("sizes", _law(workload.size)),
-        *([("tasks per job", _law(workload.tasks))] if workload.task_numbers.most > 1 else []),
+        ("arrivals", _distribution(workload.arrivals)),
+        ("sizes", _distribution(workload.size)),
+        *([("tasks per job", _distribution(workload.tasks))] if workload.task_numbers.most > 1 else []),
         *(
             [("types", ", ".join(f"{t.name} ({t.probability:.3g})" for t in workload.types))]
             if workload.types[1:]
             else []
         ),
-        *([("message delay", str(delay) if isinstance(delay, int | float) else _law(delay))] if delay else []),
+        *([("message delay", str(delay) if isinstance(delay, int | float) else _distribution(delay))] if delay else []),
         ("policy", scenario.dispatch.policy),
         *[
             ("variants", "; ".join(f"{v.name}: {_assigned(v.set)}" for v in scenario.variants))
@@ -66,13 +69,13 @@ def settings(scenario: Scenario, swept: Sequence[tuple[str, str]] = ()) -> Secti
     return Section("Settings", [Facts(pairs)])
 
 
-def again(folder: Path, command: str, environment: dict[str, Any]) -> Section:
-    """Return the section on how to make the numbers again."""
+def reproduction(folder: Path, command: str, environment: dict[str, Any]) -> Section:
+    """Return the section on how to reproduce the numbers."""
     scenario = (folder / "scenario.toml").read_text(encoding="utf-8")
     return Section(
         "How to reproduce it",
         [
-            Text("Save the scenario below as scenario.toml, and give the command:"),
+            Text("Save the scenario below as scenario.toml, and run this command:"),
             Listing(command),
             Folded("scenario.toml, with all defaults", [Listing(scenario)]),
             made_with(environment),
@@ -81,11 +84,11 @@ def again(folder: Path, command: str, environment: dict[str, Any]) -> Section:
 
 
 def made_with(environment: dict[str, Any]) -> Facts:
-    """Return when and with what the numbers were made."""
+    """Return the time, the machine and the software versions of the run."""
     packages = environment["packages"]
     return Facts(
         [
-            ("made", f"{environment['started']}, in {environment['seconds']:.0f} s"),
+            ("started", f"{environment['started']}; took {environment['seconds']:.0f} s"),
             ("machine", f"{environment['cores']} cores; {environment['platform']}"),
             ("Python", " ".join(environment["python"].split())),
             ("versions", ", ".join(f"{name} {version}" for name, version in packages.items())),
@@ -93,10 +96,8 @@ def made_with(environment: dict[str, Any]) -> Facts:
     )
 
 
-def _law(value: Any) -> str:
-    """Write a distribution or process as a scenario does."""
-    import msgspec
-
+def _distribution(value: Any) -> str:
+    """Return a distribution or process with its parameters, named as in a scenario."""
     found = msgspec.to_builtins(value)
     if not isinstance(found, dict):
         return str(found)

@@ -1,4 +1,4 @@
-"""The report of a run: what was measured on the cluster and its twin, beside theory, and what to think of it."""
+"""The report of a run: results of the cluster and its twin, their comparison with theory, and their verdicts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from testbed.measure.statistics import Interval, departures, number_in_system
 from testbed.measure.summary import mean_response
 from testbed.present.reports.drawing import Difference, Series, differences, inline_svg, numbers, tails
 from testbed.present.reports.measured import FILES, Measured, read_measured
-from testbed.present.reports.page import Block, Facts, Folded, Items, Page, Plot, Section, Table, Text
-from testbed.present.reports.provenance import again, read_environment, settings
+from testbed.present.reports.page import Block, Facts, Folded, Items, Page, Plot, Section, Table, Text, listed
+from testbed.present.reports.provenance import read_environment, reproduction, settings
 from testbed.runs.tables import KINDS, against, number, quantile, signed_percent, with_interval
 from testbed.scenario import Scenario, variants
 from testbed.theory.predict import Prediction, predicted_tail
@@ -37,7 +37,7 @@ def run_page(folder: Path) -> Page:
         Section("Plots", _plots(scenario, measured)),
         Section("More numbers", _more(measured)),
         settings(scenario),
-        again(folder, command, environment),
+        reproduction(folder, command, environment),
     ]
     return Page(
         scenario.name, "report of a run", _question(scenario, measured, on_cluster), _badges(measured), sections
@@ -45,16 +45,15 @@ def run_page(folder: Path) -> Page:
 
 
 def _question(scenario: Scenario, measured: Sequence[Measured], on_cluster: bool) -> str:
-    names = [one.name for one in measured]
-    which = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    which = listed([one.name for one in measured])
     where = (
         "on a cluster of real dispatcher and server processes"
         if on_cluster
-        else "on the twin, which runs the same dispatchers and servers on a virtual clock"
+        else "on the twin, a discrete-event simulation of the same dispatchers and servers"
     )
     return (
-        f"How long do jobs take with {which}, at load {scenario.load:.3g} on {scenario.servers} servers? Measured "
-        f"{where}, and put beside what queueing theory predicts."
+        f"How long do jobs take with {which}, at load {scenario.load:.3g} on {scenario.servers} servers? The results "
+        f"were measured {where}, and are compared with queueing theory."
     )
 
 
@@ -68,7 +67,7 @@ def results(measured: Sequence[Measured]) -> Table:
     both = len(sources) == 2
     headings = ["variant", *(f"mean response time, {source}" for source in sources), "99 % quantile"]
     headings += ["emulation error"] if both else []
-    headings += ["theory", "measured against theory", "verdict"]
+    headings += ["theory", "difference from theory", "verdict"]
     rows = []
     for one in measured:
         mean = mean_response(one.own)
@@ -76,7 +75,7 @@ def results(measured: Sequence[Measured]) -> Table:
         cells += [with_interval(mean_response(one.summaries[s])) if s in one.summaries else "-" for s in sources]
         cells.append(number(quantile(one.own, 0.99), 2))
         if both:
-            cells.append(_share(one.emulation_error))
+            cells.append(_percent(one.emulation_error))
         if isinstance(one.prediction, Prediction):
             theory = one.prediction.mean_response_time
             kind = KINDS.get(one.prediction.kind, one.prediction.kind)
@@ -84,21 +83,23 @@ def results(measured: Sequence[Measured]) -> Table:
         else:
             cells += ["none", "-"]
         rows.append([*cells, "valid" if one.valid else "suspect"])
-    caption = "Response times in time units; ± is a 95 % confidence interval, ~± one from too short a run"
+    caption = (
+        "Response times in time units; ± is a 95 % confidence interval, ~± an unreliable one (the run is too short)"
+    )
     return Table(caption, headings, rows, words=[len(headings) - 1])
 
 
-def _share(interval: Interval | None) -> str:
+def _percent(interval: Interval | None) -> str:
     if interval is None or interval.mean is None:
         return "-"
     return signed_percent(interval.mean) + ("" if interval.half_width is None else f" ± {interval.half_width:.1%}")
 
 
 def _remarks(measured: Sequence[Measured], missing: Sequence[str]) -> list[Block]:
-    items = [f"{name}: was not run: the run was interrupted, or failed before" for name in missing]
+    items = [f"{name}: not run: the run was interrupted or failed before this variant" for name in missing]
     for one in measured:
         if not mean_response(one.own).reliable:
-            items.append(f"{one.name}: the run was too short for its interval to be trusted (~±)")
+            items.append(f"{one.name}: the run was too short for a reliable interval (~±)")
         if isinstance(one.prediction, Prediction):
             about = f"{one.name}: theory: {one.prediction.name} ({one.prediction.kind}; {one.prediction.source})"
             items.append("; ".join([about, *one.prediction.notes]))
@@ -110,8 +111,8 @@ def _remarks(measured: Sequence[Measured], missing: Sequence[str]) -> list[Block
 def _verdicts(measured: Sequence[Measured]) -> list[Block]:
     blocks: list[Block] = [
         Text(
-            "A run judges itself: valid means that the cluster did what the scenario says, not that the run was long "
-            "enough. Suspect numbers are worth no more than their reasons allow."
+            "Every run checks itself. Valid means that the cluster did what the scenario asks for; it does not mean "
+            "that the run was long enough. If a run is suspect, read the reasons before you use its numbers."
         )
     ]
     reasons = [
@@ -128,7 +129,7 @@ def _verdicts(measured: Sequence[Measured]) -> list[Block]:
             for s in one.own
             for check in s.verdict.checks
         ]  # fmt: skip
-        headings = ["check", *(["replication"] if one.own[1:] else []), "found", "limit", "outcome"]
+        headings = ["check", *(["replication"] if one.own[1:] else []), "figure", "limit", "result"]
         words = range(1, len(headings))
         table = Table(f"Checks of {one.name} on the {one.source}", headings, rows, words=list(words))
         blocks.append(Folded(f"All checks of {one.name}", [table]))
@@ -138,43 +139,45 @@ def _verdicts(measured: Sequence[Measured]) -> list[Block]:
 def _budgets(measured: Sequence[Measured], no_twin: bool) -> list[Block]:
     blocks: list[Block] = [
         Text(
-            "Where the mean response time went. Theory knows of service and queueing; the rest is the machine's, and "
-            "what the machine does to the queues shows in the difference of queueing. The parts add up to the mean."
+            "The parts of the mean response time, which add up to it. Theory models service and queueing only. The "
+            "machine causes the other parts; its effect on the queues shows as a difference in queueing."
         )
     ]
     if no_twin:
-        blocks.append(Text("The twin was not run, which has no machine; `testbed twin` replays a run's folder on it."))
+        blocks.append(
+            Text("The twin, which has no machine overheads, was not run. `testbed twin` replays a run on it.")
+        )
     for one in measured:
         table = budget_table(one.name, {source: one.budget(source) for source in one.summaries})
         if table is not None:
             blocks.append(table)
-    blocks.append(Folded("What each part is, and how it is measured", [Facts(part_meanings())]))
+    blocks.append(Folded("Definitions of the parts, and how they are measured", [Facts(part_meanings())]))
     return blocks
 
 
 def part_meanings() -> list[tuple[str, str]]:
-    """Return what each part of a budget is called, and what it is."""
+    """Return the name and the definition of each part of a budget."""
     return [(name, f"{meaning[0].upper()}{meaning[1:]}.") for name, meaning in PARTS.values()]
 
 
 def budget_table(name: str, budgets: dict[str, ErrorBudget | None]) -> Table | None:
-    """Return the parts of a variant's mean response time by source, with their difference where there are two."""
+    """Return the parts of a variant's mean response time by source, with their difference if there are two."""
     known = {source: budget for source, budget in budgets.items() if budget is not None}
     if not known:
         return None
     both = len(known) == 2
-    headings = ["part", *known, *(["difference"] if both else []), "share of the mean"]
+    headings = ["part", *known, *(["difference"] if both else []), "fraction of the mean"]
     rows = []
-    for part, (words, _) in PARTS.items():
+    for part, (title, _) in PARTS.items():
         values = [getattr(budget, part) for budget in known.values()]
-        rows.append(_budget_row(words, values, next(iter(known.values())).total))
+        rows.append(_budget_row(title, values, next(iter(known.values())).total))
     totals = [budget.total for budget in known.values()]
     rows.append(_budget_row("mean response time", totals, totals[0]))
-    return Table(f"{name}: mean response time in parts, in time units", headings, rows, total=True)
+    return Table(f"{name}: parts of the mean response time, in time units", headings, rows, total=True)
 
 
-def _budget_row(words: str, values: Sequence[float], total: float) -> list[str]:
-    cells = [words, *(f"{value + 0.0:.4f}".replace("-0.0000", "0.0000") for value in values)]
+def _budget_row(name: str, values: Sequence[float], total: float) -> list[str]:
+    cells = [name, *(f"{value + 0.0:.4f}".replace("-0.0000", "0.0000") for value in values)]
     if len(values) == 2:
         cells.append(f"{values[0] - values[1]:+.4f}".replace("-0.0000", "+0.0000"))
     return [*cells, f"{values[0] / total:.1%}".replace("-0.0%", "0.0%")]
@@ -192,15 +195,15 @@ def _plots(scenario: Scenario, measured: Sequence[Measured]) -> list[Block]:
     blocks: list[Block] = [
         Plot(
             inline_svg(tails(series), "tails"),
-            f"Distribution of the response time: the share of jobs that take longer than t, on the {of}"
-            f"{', all replications together' if many else ''}, and in theory where it is known.",
+            f"Distribution of the response time: the fraction of jobs that take longer than t, on the {of}"
+            f"{', over all replications' if many else ''}, and in theory if a formula is known.",
             f"Line plot of P(response time > t) on a logarithmic scale, for {names}; the table of quantiles under More "
-            "numbers has the same in figures.",
+            "numbers gives its values.",
         ),
         Plot(
             inline_svg(numbers(series, edges, min(starts)), "numbers"),
             f"Number of jobs in the system over time{' in the first replication' if many else ''}; the warm-up, which "
-            "is not measured, is shaded. A line that still rises at the end shows a run too short, or too much load.",
+            "is not measured, is shaded. If a line still rises at the end, the run is too short or the load too high.",
             f"Line plot of the number of jobs in the system over time, for {names}.",
         ),
     ]
@@ -215,8 +218,8 @@ def _plots(scenario: Scenario, measured: Sequence[Measured]) -> list[Block]:
             Plot(
                 inline_svg(differences(found), "differences"),
                 "Differences in mean response time with 95 % intervals: "
-                f"{'the cluster against its twin job by job, and ' if len(sources) == 2 else ''}measured means against "
-                "theory, which are as noisy as the run is short.",
+                f"{'cluster minus twin, job by job, and ' if len(sources) == 2 else ''}measured means minus theory, "
+                "which are noisy if the run is short.",
                 f"Dot plot of differences in mean response time: {figures}.",
             )
         )
@@ -251,14 +254,14 @@ def _differences(measured: Sequence[Measured]) -> list[Difference]:
     for one in measured:
         error = one.emulation_error
         if error is not None and error.mean is not None:
-            found.append(Difference(one.name, "cluster against twin", error.mean, error.half_width))
+            found.append(Difference(one.name, "cluster minus twin", error.mean, error.half_width))
         if isinstance(one.prediction, Prediction):
             theory = one.prediction.mean_response_time
             for source, summaries in one.summaries.items():
                 mean = mean_response(summaries)
                 if mean.mean is not None:
                     width = None if mean.half_width is None else mean.half_width / theory
-                    found.append(Difference(one.name, f"{source} against theory", mean.mean / theory - 1, width))
+                    found.append(Difference(one.name, f"{source} minus theory", mean.mean / theory - 1, width))
     return found
 
 
@@ -299,7 +302,7 @@ def _counts(measured: Sequence[Measured]) -> Table:
                 _mean([s.number_in_system_mean for s in summaries]),
             ]
             rows.append([one.name, source, str(sum(outcomes)), *map(str, outcomes), *(number(mean) for mean in means)])
-    return Table("Measured jobs by outcome, and what they cost", headings, rows, names=2)
+    return Table("Measured jobs by outcome, and their costs", headings, rows, names=2)
 
 
 def _pools(measured: Sequence[Measured]) -> Table | None:
@@ -319,10 +322,8 @@ def _pools(measured: Sequence[Measured]) -> Table | None:
                     [one.name, source, pool.name, number(load), number(pool.theory_effective_load), *map(number, means)]
                 )
     headings = ["variant", "source", "pool", "effective load", "in theory", "service per job", "useful"]
-    headings += ["wasted by rerouting", "wasted by losing copies"]
-    return (
-        Table("Service that jobs used in each pool, in time units per job", headings, rows, names=3) if rows else None
-    )
+    headings += ["wasted by rerouting", "wasted by superseded copies"]
+    return Table("Service used in each pool, in time units per job", headings, rows, names=3) if rows else None
 
 
 def _copies(measured: Sequence[Measured]) -> list[Block]:
@@ -339,7 +340,7 @@ def _copies(measured: Sequence[Measured]) -> list[Block]:
                     delays = [number(found.delay_p50, 4), number(found.delay_p99, 4)]
                     rows.append([one.name, of, *map(number, means), *delays, outcomes or "-", states or "-"])
     headings = ["variant", "source", "copies per job", "preemptions per job", "cancellations per job"]
-    headings += ["cancellation delay, median", "99 % quantile", "copies by fate", "what cancellations found"]
+    headings += ["cancellation delay, median", "99 % quantile", "copies by outcome", "copies by state at cancellation"]
     return [Table("Copies of jobs", headings, rows, names=2, words=[7, 8])] if rows else []
 
 

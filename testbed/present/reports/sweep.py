@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from testbed.measure.error_budget import ErrorBudget
+from testbed.measure.statistics import Interval
 from testbed.measure.summary import mean_response
 from testbed.present.reports.drawing import inline_svg
 from testbed.present.reports.measured import budget_of
-from testbed.present.reports.page import Block, Facts, Items, Page, Plot, Section, Table, Text
-from testbed.present.reports.provenance import again, read_environment, settings
+from testbed.present.reports.page import Block, Facts, Items, Page, Plot, Section, Table, Text, listed
+from testbed.present.reports.provenance import read_environment, reproduction, settings
 from testbed.present.reports.run import budget_table, part_meanings
 from testbed.runs.run_folder import OutputError
 from testbed.runs.tables import KINDS, against, number, quantile, with_interval
@@ -24,15 +25,12 @@ from testbed.studies.sweep.result import SweepResult
 from testbed.studies.sweep.shown import sweep_remarks
 from testbed.theory.predict import Prediction
 
-if TYPE_CHECKING:
-    from testbed.measure.statistics import Interval
-
-#: What is plotted, with the axis' words; of each pool where it is a quantity of pools.
+#: The quantities that are plotted, with the labels of their axes; POOL stands for each pool.
 PLOTTED = {
     "response_time_mean": "mean response time [time units]",
     "response_time_p99": "99 % quantile of the response time [time units]",
     "effective_load.POOL": "effective load",
-    "emulation_error": "emulation error [share of the twin's mean]",
+    "emulation_error": "emulation error [fraction of the twin's mean]",
 }
 
 
@@ -41,7 +39,7 @@ def sweep_page(folder: Path) -> Page:
     result = SweepResult.read(folder)
     if missing := result.plan.missing(result.runs):
         raise OutputError(
-            f"{folder}: the sweep has not finished, {len(missing)} runs or more are missing; go on with: "
+            f"{folder}: the sweep has not finished, {len(missing)} runs or more are missing; continue it with: "
             f"testbed sweep --resume {folder}"
         )
     environment = read_environment(folder)
@@ -57,20 +55,20 @@ def sweep_page(folder: Path) -> Page:
         Section("Results", [_results(result, keys), *_differences(result, keys), Items(list(sweep_remarks(result)))]),
         *([Section("Error budget", _budgets(result))] if goal.measured else []),
         settings(plan.scenario, [(f"swept: {key}", found) for key, found in swept]),
-        again(folder, command, environment),
+        reproduction(folder, command, environment),
     ]
     names = list(dict.fromkeys(name for scenarios in plan.variants for name in scenarios))
     question = (
-        f"How does the response time with {', '.join(names)} depend on {' and '.join(keys)}? Asked of "
-        f"{', '.join(_ASKED[place] for place in goal.on)} at {len(plan.points)} points."
+        f"How does the response time with {listed(names)} depend on {listed(keys)}? "
+        f"{len(plan.points)} points, by {listed([_METHODS[place] for place in goal.on])}."
     )
     badges = [(name, "valid" if _valid(result, name) else "suspect") for name in names] if goal.measured else []
     return Page(plan.scenario.name, "report of a sweep", question, badges, sections)
 
 
-_ASKED = {
+_METHODS = {
     "cluster": "a cluster of real processes",
-    "twin": "its twin on a virtual clock",
+    "twin": "discrete-event simulation",
     "theory": "queueing theory",
 }
 
@@ -99,7 +97,7 @@ def _plots(result: SweepResult, keys: Sequence[str]) -> list[Block]:
     ]
     varied = [key for key in numeric if len({point[key] for point in points}) > 1]
     if not varied:
-        return [Text("The sweep has no key with several numbers, over which a plot could be drawn; see the table.")]
+        return [Text("There is no plot, since no swept key has several numbers as values; see the table.")]
     x = varied[0]
     others = [key for key in keys if key != x]
     rows = _rows(result, points, x, others)
@@ -110,16 +108,16 @@ def _plots(result: SweepResult, keys: Sequence[str]) -> list[Block]:
     order = list(PLOTTED)
     for quantity in sorted(dict.fromkeys(row.quantity for row in rows), key=lambda each: order.index(of_pools(each))):
         mine = [row for row in rows if row.quantity == quantity]
-        words, what = PLOTTED[of_pools(quantity)], QUANTITIES[of_pools(quantity)]
+        label, what = PLOTTED[of_pools(quantity)], QUANTITIES[of_pools(quantity)]
         if pool := quantity.partition(".")[2]:
-            words, what = f"{words} of pool {pool}", what.replace("the pool", f"pool {pool}")
-        figure = curves(mine, quantity, x=x, by=["variant", *others], x_label=x, y_label=words, caption=caption)
+            label, what = f"{label} of pool {pool}", what.replace("the pool", f"pool {pool}")
+        figure = curves(mine, quantity, x=x, by=["variant", *others], x_label=x, y_label=label, caption=caption)
         blocks.append(
             Plot(
                 inline_svg(figure, f"plot-{len(blocks)}"),
-                f"{what[0].upper()}{what[1:]} against {x}. Lines are theory, filled marks the twin, hollow ones the "
+                f"{what[0].upper()}{what[1:]} against {x}. Lines are theory, filled marks the twin, hollow marks the "
                 "cluster; bars are 95 % intervals over replications.",
-                f"Plot of {what} against {x}, from {sources}; the table of results has the figures.",
+                f"Plot of {what} against {x}, from {sources}; the table of results gives the values.",
             )
         )
     return blocks
@@ -147,7 +145,7 @@ def _results(result: SweepResult, keys: Sequence[str]) -> Table:
     places = plan.goal.measured
     headings = [*keys, "variant", *(f"mean response time, {place}" for place in places)]
     headings += ["99 % quantile"] if places else []
-    headings += ["theory", *(["against theory", "verdict"] if places else [])]
+    headings += ["theory", *(["difference from theory", "verdict"] if places else [])]
     rows = []
     for index, scenarios in enumerate(plan.variants):
         for variant in scenarios:
@@ -179,17 +177,17 @@ def _differences(result: SweepResult, keys: Sequence[str]) -> list[Block]:
         for variant in others:
             found = result.difference(index, variant, first, place=place)
             at = [_shown(plan.points[index].settings, key) for key in keys]
-            rows.append([*at, f"{variant} less {first}", place, with_interval(found)])
+            rows.append([*at, f"{variant} minus {first}", place, with_interval(found)])
     if not rows:
         return []
-    caption = "Differences of mean response times, replication by replication on the same arrivals and sizes"
+    caption = "Differences between mean response times, by replication, on the same arrivals and sizes"
     return [Table(caption, [*keys, "variants", "on", "difference"], rows, names=len(keys) + 2)]
 
 
 def _budgets(result: SweepResult) -> list[Block]:
     plan = result.plan
     blocks: list[Block] = [
-        Text("The parts of the mean response time at each point, over replications. They add up to the mean.")
+        Text("The parts of the mean response time at each point, averaged over replications. They add up to the mean.")
     ]
     for index, scenarios in enumerate(plan.variants):
         for variant, scenario in scenarios.items():

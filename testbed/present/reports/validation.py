@@ -1,4 +1,4 @@
-"""The report of a validation: what was held to what, what came of it, and how sure that is."""
+"""The report of a validation: the comparisons, their results, and how sure these are."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ from testbed.studies.validate.result import (
 )
 from testbed.studies.validate.shown import conclusion
 
-#: What each test compares, and what it passes by.
+#: For each test, what it compares, and when it passes.
 MEANING = {
-    WORKLOAD: "The work that came with what should have come; chance must explain the difference.",
-    THEORY: "The mean over replications with the formula's; chance, and a known error of the formula, must explain it.",
-    LIMIT: "What the twin's error tends to as the number of servers N grows, with 0; the same must explain it.",
-    SHAPE: "The errors with the fit of a + b/N + c/N² to them; chance must explain what the fit leaves.",
-    EMULATION: "Both, job by job on the same arrivals and sizes; chance, the time that messages and timers took by the "
-    "processes' own clocks, and as much again for what that does to the queues, must explain it.",
-    VERDICT: "The run with its own checks: it must be valid, or what the case says.",
+    WORKLOAD: "Compares the work that arrived with the expected work. Passes if chance explains the difference.",
+    THEORY: "Compares the mean over replications with the formula's mean. Passes if chance and the known error of the "
+    "formula explain the difference.",
+    LIMIT: "Compares the limit of the twin's error for a growing number of servers N with 0. Passes if chance and the "
+    "known error of the formula explain the difference.",
+    SHAPE: "Compares the twin's errors with the fit of a + b/N + c/N². Passes if chance explains the residuals.",
+    EMULATION: "Compares cluster and twin, job by job on the same arrivals and sizes. Passes if the difference is "
+    "explained by chance, the time that messages and timers took by the processes' own clocks, and the same time again "
+    "for their effect on the queues.",
+    VERDICT: "Passes if the run's own checks find it valid, or give the verdict that the case expects.",
 }
-CONFIDENCE = 0.95  # of intervals that are no test's
+CONFIDENCE = 0.95  # of intervals that no test uses
 
 
 def validation_page(folder: Path) -> Page:
@@ -48,9 +51,9 @@ def validation_page(folder: Path) -> Page:
         Section("Results", _results(result)),
         Section("How sure is it?", _sureness(result)),
         *([Section("Limits of many servers", _limits(limits))] if limits else []),
-        Section("The tests of each case", [_folded(case) for case in result.cases] or [Text("None was finished.")]),
+        Section("The tests of each case", [_folded(case) for case in result.cases] or [Text("No case was finished.")]),
         _settings(result),
-        Section("How to reproduce it", [*_again(result), made_with(environment)]),
+        Section("How to reproduce it", [*_reproduction(result), made_with(environment)]),
     ]
     badges = [(case.name, _outcome(case.passed)) for case in result.cases]
     badges += [(name, "not finished") for name in result.unfinished]
@@ -69,22 +72,22 @@ def _title(result: Validation) -> str:
 
 
 def _question(result: Validation) -> str:
-    twin = "the twin, which runs the dispatchers and servers of real processes on a virtual clock"
-    asked = []
+    twin = "the twin, a discrete-event simulation of the same dispatchers and servers"
+    questions = []
     if "twin" in result.on:
-        asked.append(f"Does queueing theory describe {twin}?")
+        questions.append(f"Does queueing theory agree with {twin}?")
         twin = "the twin"
     if "cluster" in result.on:
-        asked.append(f"Does a cluster of real processes do the same as {twin}?")
-    return " ".join([*asked, "And where they differ, is it chance?"])
+        questions.append(f"Does a cluster of real processes agree with {twin}?")
+    return " ".join([*questions, "Does chance explain the differences?"])
 
 
 def _results(result: Validation) -> list[Block]:
     passed = sum(case.passed for case in result.cases)
     blocks: list[Block] = [Text(f"{passed} of {len(result.cases)} cases passed.")]
     if result.unfinished:
-        unfinished = f"It was interrupted before these were finished: {', '.join(result.unfinished)}."
-        blocks.append(Text(f"{unfinished} Nothing is said of them here, good or bad."))
+        unfinished = f"The validation was interrupted before these cases were finished: {', '.join(result.unfinished)}."
+        blocks.append(Text(f"{unfinished} This report has no results for them."))
     failures = [f"{case.name}: {found.check}: {found.reason}" for case in result.cases for found in case.failures]
     blocks += [Items(failures)] if failures else []
     if result.cases:
@@ -97,9 +100,9 @@ def _table(cases: Sequence[CaseResult]) -> Table:
     on_cluster = any(case.finding(VERDICT) is not None for case in cases)
     known = any(_known_error(case) for case in cases)
     headings = ["case", "result", "theory"]
-    headings += ["twin", "servers", "twin less theory"] if on_twin else []
-    headings += ["the formula's known error"] if known else []
-    headings += ["cluster", "servers", "cluster less twin", "of it messages"] if on_cluster else []
+    headings += ["twin", "servers", "twin minus theory"] if on_twin else []
+    headings += ["known error of the formula"] if known else []
+    headings += ["cluster", "servers", "cluster minus twin", "time of messages and timers"] if on_cluster else []
     rows = []
     for case in cases:
         cells = [case.name, _outcome(case.passed)]
@@ -118,8 +121,8 @@ def _table(cases: Sequence[CaseResult]) -> Table:
         rows.append([*cells, f"failed: {why}" if why else f"all {len(case.findings)} tests passed"])
     headings.append("reason")
     caption = (
-        "Mean response times in time units, ± 95 %. Differences are shares of the theory's or the twin's mean, ± what "
-        "chance explains at the level of the tests"
+        "Mean response times in time units, ± 95 %. Differences are fractions of the theory's or the twin's mean; ± is "
+        "the part that chance explains, at the level of the tests"
     )
     return Table(caption, headings, rows, words=[1, len(headings) - 1])
 
@@ -134,7 +137,7 @@ def _known_error(case: CaseResult) -> str:
 
 
 def _range(allowed: tuple[float, float] | None) -> str:
-    """Where a true difference may be, beside chance; nothing where that is 0, up to rounding or a negligible part."""
+    """Return the range of true differences that is allowed; nothing if only a negligible difference is."""
     low, high = allowed or (0.0, 0.0)
     return f"{low:+.1%} to {high:+.1%}" if high - low > 1e-3 else ""
 
@@ -170,49 +173,49 @@ def _overview(result: Validation) -> Plot:
     )
     return Plot(
         inline_svg(differences(result), "differences"),
-        "The differences with what chance explains of them, and grey where the truth may be: for the twin 0, or what "
-        "the formula is known to be off by; for the cluster up to twice the time that messages and timers took. A test "
-        "fails if its interval does not reach the grey.",
+        "The differences with the intervals that chance explains. Grey marks the allowed range of the true difference: "
+        "for the twin 0, or the known error of the formula; for the cluster up to twice the time that messages and "
+        "timers took. A test fails if its interval does not overlap the grey range.",
         "Dot plot of the differences in the table above, a row for each case. "
-        + (f"Off what is allowed: {worst}." if worst else "All intervals reach what is allowed."),
+        + (f"Outside the allowed range: {worst}." if worst else "All intervals overlap the allowed range."),
     )
 
 
 def _sureness(result: Validation) -> list[Block]:
-    made = {found.check for case in result.cases for found in case.findings}
+    used = {found.check for case in result.cases for found in case.findings}
     blocks: list[Block] = [Text(f"{conclusion(result)}.")]
     if "cluster" in result.on:
         blocks.append(
             Text(
-                "The cluster depends on the machine: a busy one makes its own part of the differences larger, or its "
-                "runs suspect. The twin gives the same numbers on any machine."
+                "The cluster's results depend on the machine: on a busy machine the differences grow, or the runs "
+                "become suspect. The twin gives the same numbers on any machine."
             )
         )
     blocks.append(
         Text(
-            "The tolerances come from the runs themselves: Student's intervals over independent replications, from "
-            "which the part is taken out that arrivals and sizes explain, whose true means are known. What the tests "
-            "compare:"
+            "The tolerances are computed from the runs: Student's intervals over independent replications, after "
+            "subtracting the part that arrivals and sizes explain, whose true means are known (control variates). The "
+            "tests:"
         )
     )
-    blocks.append(Facts([(check, meaning) for check, meaning in MEANING.items() if check in made]))
+    blocks.append(Facts([(check, meaning) for check, meaning in MEANING.items() if check in used]))
     return blocks
 
 
 def _limits(cases: Sequence[CaseResult]) -> list[Block]:
     blocks: list[Block] = [
         Text(
-            "Here the theory is for infinitely many servers. How far a finite number is off is not assumed but "
-            "measured: a + b/N + c/N² is fitted to the twin's errors at several N, and a must be 0. Errors that are "
-            "gone long before the largest N are not fitted: the largest N itself is held against the limit."
+            "The theory of these cases is for infinitely many servers. The error at a finite number is measured: "
+            "a + b/N + c/N² is fitted to the twin's errors at several N, and a must be 0. If the errors vanish long "
+            "before the largest N, there is no fit, and the result at the largest N is compared with the limit."
         )
     ]
     for i, case in enumerate(cases):
         errors = ", ".join(f"{signed_percent(size.error.value)} with {size.servers}" for size in case.sizes)
         fitted = (
-            f"the fit tends to {_error(case.fit.extrapolation)}"
+            f"the limit of the fit is {_error(case.fit.extrapolation)}"
             if case.fit is not None
-            else "the errors shrink faster than 1/N, and are not fitted"
+            else "the errors shrink faster than 1/N and are not fitted"
         )
         blocks.append(
             Plot(
@@ -225,13 +228,13 @@ def _limits(cases: Sequence[CaseResult]) -> list[Block]:
 
 
 def _folded(case: CaseResult) -> Folded:
-    facts = [("policy", case.policy), ("held to", f"{case.theory} ({case.kind})"), ("seed", str(case.seed))]
+    facts = [("policy", case.policy), ("compared with", f"{case.theory} ({case.kind})"), ("seed", str(case.seed))]
     blocks: list[Block] = [Facts(facts), _tests(case)]
     if case.sizes:
         blocks.append(_sizes(case))
     for where, scenario in (("twin", case.scenario), ("cluster", case.cluster_scenario)):
         if scenario is not None:
-            blocks.append(Folded(f"What the {where} ran, with all defaults", [Listing(scenario)]))
+            blocks.append(Folded(f"Scenario of the {where}, with all defaults", [Listing(scenario)]))
     return Folded(f"{case.name}: {case.about}: {_outcome(case.passed)}", blocks)
 
 
@@ -247,12 +250,12 @@ def _tests(case: CaseResult) -> Table:
         ]
         for found in case.findings
     ]
-    headings = ["test", "difference", "interval", "allowed", "outcome", "reason"]
+    headings = ["test", "difference", "interval", "allowed", "result", "reason"]
     return Table(f"Tests of {case.name}", headings, rows, words=[4, 5])
 
 
 def _sizes(case: CaseResult) -> Table:
-    headings = ["servers", "replications", "theory", "twin", "twin less theory"]
+    headings = ["servers", "replications", "theory", "twin", "twin minus theory"]
     headings += ["by the fit"] if case.fit is not None else []
     rows = []
     for size in case.sizes:
@@ -266,10 +269,10 @@ def _settings(result: Validation) -> Section:
     cases = result.cases
     sizes = sorted({size.servers for case in cases for size in case.sizes})
     counts = sorted({size.replications for case in cases for size in case.sizes})
-    asked = "made in Python" if result.asked is None else ", ".join(result.asked) or "the built-in suite"
-    quick = "quick: fewer servers and shorter runs, and few of the built-in cases on the cluster"
+    cases_of = "made in Python" if result.asked is None else ", ".join(result.asked) or "the built-in suite"
+    quick = "quick: fewer servers, shorter runs, and only a few of the built-in cases on the cluster"
     pairs = [
-        ("cases", asked),
+        ("cases", cases_of),
         ("form", quick if result.quick else "full"),
         ("on", ", ".join({"twin": "the twin", "cluster": "a cluster of real processes"}[place] for place in result.on)),
     ]
@@ -279,26 +282,26 @@ def _settings(result: Validation) -> Section:
         pairs.append(("replications", f"{', '.join(map(str, counts))} for each number of servers; {runs} runs"))
     on_cluster = [case.name for case in cases if case.finding(VERDICT) is not None]
     if "cluster" in result.on:
-        pairs.append(("on the cluster", f"{', '.join(on_cluster) or 'none'}; one run of each"))
+        pairs.append(("cases on the cluster", f"{', '.join(on_cluster) or 'none'}; one run of each"))
     if cases:
         pairs.append(("seeds", ", ".join(map(str, sorted({case.seed for case in cases})))))
     return Section("Settings", [Facts(pairs)])
 
 
-def _again(result: Validation) -> list[Block]:
+def _reproduction(result: Validation) -> list[Block]:
     more = [*(["--quick"] if result.quick else []), *([] if {*result.on} == {*PLACES} else ["--on", *result.on])]
     if result.asked is None:
         return [
             Text(
-                "The cases were made in Python; what each ran is shown with its tests. Saved as a file, what the twin "
-                "ran can be validated again:"
+                "The cases were made in Python; the scenarios of each case are shown with its tests. Save the twin's "
+                "scenario as a file, and validate it with:"
             ),
             Listing(shlex.join(["testbed", "validate", "scenario.toml", *more])),
         ]
     return [
         Text(
-            "Give the command, with the version of the testbed below: built-in cases and their seeds are part of it. A "
-            "case from a file is shown with its tests, with all defaults; save what the twin ran as a file of its own."
+            "Run this command with the version of the testbed given below, which contains the built-in cases and their "
+            "seeds. The scenario of a case from a file is shown with its tests; save the twin's scenario as a file."
         ),
         Listing(shlex.join(["testbed", "validate", *result.asked, *more])),
     ]

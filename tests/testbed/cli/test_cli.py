@@ -174,8 +174,8 @@ def test_an_unstable_scenario_is_announced_before_it_starts(command: Command, sc
     result = command("run", scenario, "--virtual")
     assert result.exit_code == 0
     first, second = result.stderr.splitlines()
-    assert first.startswith("random: unstable: the load is 1.1 and the stability bound 1 (")
-    assert second.startswith("two choices: unstable: the load is 1.1 and the stability bound 1 (")
+    assert first.startswith("random: unstable: the load is 1.1, the stability bound is 1 (")
+    assert second.startswith("two choices: unstable: the load is 1.1, the stability bound is 1 (")
 
 
 def test_a_virtual_run_shows_results_and_makes_its_folder(command: Command, scenario: Path) -> None:
@@ -289,7 +289,7 @@ def test_theory_of_pools_shows_their_effective_loads_and_the_best_bound_and_a_ru
     short = shipped()["rerouting"].replace("duration = 300", "duration = 20").replace("warmup = 100", "warmup = 5")
     Path("above.toml").write_text(short.replace("load = 0.25", "load = 0.5"), encoding="utf-8")
     above = command("run", "above.toml", "--virtual")
-    assert "static+reroute: unstable: the load is 0.5 and the stability bound 0.4 (with this rerouting" in above.stderr
+    assert "static+reroute: unstable: the load is 0.5, the stability bound is 0.4 (with this rerouting" in above.stderr
     assert "servers of pool one" in above.stderr
 
 
@@ -339,12 +339,12 @@ def test_without_a_command_it_says_what_there_is(command: Command) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("run", ["[default: a minute if it has read them before"]),
+        ("run", ["[default: 60 if it has read metrics"]),
         ("sweep", ["with [sweep], or", "[default: twin,theory]", "[default: 100]", "[default: runs]"]),
         ("validate", ["[CASE]...", "with [expect], or"]),
         ("report", ["[default: report.html in the folder]"]),
-        ("dash", ["[default: the only cluster]"]),
-        ("top", ["[default: the only one]"]),
+        ("dash", ["[default: the only running cluster]"]),
+        ("top", ["[default: the only running one]"]),
         ("trace", ["[default: the first]", "[default: trace-JOB.svg in the folder]"]),
     ],
 )

@@ -53,12 +53,12 @@ def test_the_picture_has_the_figures_beside_theory() -> None:
     assert "tiny: random  4 servers, load 0.5 (stability bound 1), time 60 units of 20 ms" in " ".join(text.split("\n"))
     for said in ("2.250", "0.25", "theory (approx.)", "2.000", "+12.5%", "1,234 jobs/s, 3 in system"):
         assert said in text
-    assert "2.00 probes and 6.00 messages a job" in text
+    assert "2.00 probes and 6.00 messages per job" in text
     assert "tasks moved 5" in text
     assert "reroutes" not in text
-    assert "2 idle, the longest 2" in text
+    assert "2 servers idle, longest queue 2" in text
     assert "1 to 5" in text
-    assert all(word in text for word in ("node-0", "41", "runs", "25%"))
+    assert all(word in text for word in ("node-0", "41", "running", "25%"))
 
 
 def test_the_picture_says_what_is_suspect_gone_and_has_happened() -> None:
@@ -68,7 +68,7 @@ def test_the_picture_says_what_is_suspect_gone_and_has_happened() -> None:
     text = plain_text(picture(made, [], 120))
     assert "suspect: 1 of 1 checks failed" in text
     assert "timers were late: use a longer time_unit" in text
-    assert "gone" in text
+    assert "dead" in text
     assert "! process node-1 was killed" in text
 
 

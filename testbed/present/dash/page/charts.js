@@ -1,4 +1,4 @@
-// The charts: what Plotly is given for each. Every line has a dash pattern or a mark of its own beside its colour.
+// The charts, drawn with Plotly. Lines differ in dash pattern or marks, not only in colour.
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 const PATTERNS = { stolen: "/", shared: "\\", rerouted: "x", replicated: ".", cancelled: "-" };
@@ -50,7 +50,7 @@ export function drawMean(id, run, points) {
   traces.push({ x, y: drawn.map((point) => point.mean), mode: "lines", name: "mean so far",
     line: { color: colours.accent, width: 2.5 } });
   if (run.horizon === null) {
-    traces.push({ x, y: drawn.map((point) => point.recent), mode: "lines", name: "lately",
+    traces.push({ x, y: drawn.map((point) => point.recent), mode: "lines", name: "recent mean",
       line: { color: colours.quiet, width: 1.5, dash: "dot" } });
   }
   if (run.theory?.mean) {
@@ -84,8 +84,8 @@ export function drawTail(id, runs, chosen) {
   const longest = Math.max(1, ...times, ...theory.map((point) => point[0]));
   draw(id, traces, layout(
     axis("t (time units)", { ...powers, range: [-1.3, Math.log10(longest) + 0.05] }),
-    axis("share of jobs", { ...powers, range: [Math.log10(least) - 0.1, 0.1] }),
-    // On a phone the legend has a line for each curve, which must not be taken from the chart.
+    axis("fraction of jobs", { ...powers, range: [Math.log10(least) - 0.1, 0.1] }),
+    // On a phone the legend has a line for each curve: make the chart higher, so that the plot keeps its size.
     narrow() ? { height: 290 + 22 * traces.length } : {},
   ));
 }
@@ -98,7 +98,7 @@ export function drawNumber(id, run, points) {
   }], layout(axis("time (time units)"), axis("jobs in the system", { rangemode: "tozero" }), { showlegend: false }));
 }
 
-// All servers' queue lengths over time, and beneath it what happened between the moments.
+// The queue lengths of all servers over time, and below them the events between two points.
 export function drawStrip(id, run, strip) {
   const drawn = strip.filter((point) => point.queues.length);
   const x = drawn.map((point) => point.time);
@@ -113,7 +113,7 @@ export function drawStrip(id, run, strip) {
       tickformat: "d", y: kinds.length ? 0.64 : 0.5, len: kinds.length ? 0.72 : 1 },
     hovertemplate: "server %{y}, time %{x:.1f}: %{z} tasks<extra></extra>",
   }];
-  // Each bar spans the time since the moment before.
+  // Each bar spans the time since the previous point.
   const width = x.map((time, i) => time - (x[i - 1] ?? Math.max(0, 2 * time - (x[i + 1] ?? time))));
   const middle = x.map((time, i) => time - width[i] / 2);
   kinds.forEach((kind, i) => traces.push({

@@ -1,16 +1,16 @@
-// Numbers as the command line writes them, so that the two can be compared.
+// Numbers in the format of the command line, so that users can compare the two.
 
 const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
 
 export const number = (value, digits = 3) => (known(value) ? value.toFixed(digits) : "–");
 
-export const percent = (share, digits = 1) => (known(share) ? `${(100 * share).toFixed(digits)} %` : "–");
+export const percent = (fraction, digits = 1) => (known(fraction) ? `${(100 * fraction).toFixed(digits)} %` : "–");
 
-export const signedPercent = (share) => (known(share) ? `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}` : "–");
+export const signedPercent = (fraction) => (known(fraction) ? `${fraction < 0 ? "−" : "+"}${percent(Math.abs(fraction))}` : "–");
 
 export const count = (value) => (known(value) ? Math.round(value).toLocaleString("en") : "–");
 
-// A mean with the half-width of its interval; ~± marks one from too short a run.
+// A mean with the half-width of its interval; ~± marks an unreliable one, from a run that is too short.
 export function withInterval(run) {
   if (!known(run.mean)) return "–";
   if (!known(run.half_width)) return number(run.mean);
@@ -23,7 +23,7 @@ export function milliseconds(units, unitSeconds) {
   return `${value < 10 ? value.toFixed(2) : value.toFixed(1)} ms`;
 }
 
-// How far a measured mean is from the theory's, and whether its interval holds that.
+// The difference of a measured mean from the theory's, and whether its interval contains the theory's mean.
 export function againstTheory(run) {
   const theory = run.theory?.mean;
   if (!known(theory)) return "no prediction";
@@ -34,14 +34,14 @@ export function againstTheory(run) {
 
 export const verdict = (run) => `${run.valid ? "✔ valid" : "✘ suspect"}${run.so_far ? " so far" : ""}`;
 
-// How many servers hold how many tasks, in words.
+// The numbers of servers with no task, one, two and more, as a sentence.
 export function occupation(run, queues) {
   if (!queues?.length) return "no queue lengths are known";
   const most = Math.max(...queues);
   if (run.servers_per_row > 1) {
     return `each row is the mean of ${run.servers_per_row} servers; the longest mean is ${number(most, 1)}`;
   }
-  const holding = (low, high) => queues.filter((length) => length >= low && length <= high).length;
-  return `${holding(0, 0)} idle, ${holding(1, 1)} with one task, ${holding(2, 2)} with two, `
-    + `${holding(3, Infinity)} with more; the longest queue is ${most}`;
+  const between = (low, high) => queues.filter((length) => length >= low && length <= high).length;
+  return `${between(0, 0)} idle, ${between(1, 1)} with one task, ${between(2, 2)} with two, `
+    + `${between(3, Infinity)} with more; the longest queue is ${most}`;
 }

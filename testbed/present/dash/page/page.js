@@ -1,56 +1,55 @@
-// The page: hears the news of the board, keeps what it needs of it, and shows the run that is chosen.
+// The page: receives the updates of the board, and shows the selected run.
 
 import { drawMean, drawNumber, drawStrip, drawTail, readColours } from "./charts.js";
 import { againstTheory, count, milliseconds, number, occupation, percent, verdict, withInterval } from "./format.js";
 
-const MOST_POINTS = 1200; // as the board keeps
+const MOST_POINTS = 1200; // the same numbers as in board.py
 const STRIP_POINTS = 240;
 
 const runs = new Map(); // by id: { run, series, strip }
 const at = (id) => document.getElementById(id);
 let chosen = null; // the id of the run that is shown
-let follow = true; // until someone chooses: the last run that began
+let follow = true; // show the run that started last, until the user selects one
 let finished = false;
 
-// --- what comes ---
+// --- updates ---
 
-function take(news) {
-  for (const { run, series, strip } of news.runs) {
+function apply(update) {
+  for (const { run, series, strip } of update.runs) {
     const known = runs.get(run.id);
     const kept = known && series === null ? known : { series: series ?? [], strip: [] };
     kept.run = run;
     kept.series.push(...strip);
     if (kept.series.length >= MOST_POINTS) kept.series = kept.series.filter((_, i) => i % 2 === 0);
     kept.strip = [...kept.strip, ...strip].slice(-STRIP_POINTS);
-    if (!known && follow && !(chosen && news.ended)) chosen = run.id;
+    if (!known && follow && !(chosen && update.ended)) chosen = run.id;
     runs.set(run.id, kept);
   }
-  setText("title", news.title);
-  document.title = `${news.title} – testbed`;
-  finished = news.ended !== null;
-  showControls(news.controls);
-  showState(news.ended);
+  setText("title", update.title);
+  document.title = `${update.title} – testbed`;
+  finished = update.ended !== null;
+  showControls(update.controls);
+  showState(update.ended);
   show();
 }
 
 function listen() {
-  const source = new EventSource("news");
+  const source = new EventSource("updates");
   source.onmessage = (event) => {
-    const news = JSON.parse(event.data);
-    take(news);
-    // Closed before the server goes away: the browser would try again, in vain.
+    apply(JSON.parse(event.data));
+    // Close before the server does: otherwise the browser would try to reconnect.
     if (finished) source.close();
   };
   source.onerror = () => {
     if (finished) return;
     const state = at("state");
-    state.textContent = "✘ Connection lost; trying again";
+    state.textContent = "✘ Connection lost; reconnecting";
     state.classList.add("lost");
   };
   source.onopen = () => at("state").classList.remove("lost");
 }
 
-// --- what is shown ---
+// --- display ---
 
 function setText(id, text) {
   const element = at(id);
@@ -61,7 +60,7 @@ function showState(ended) {
   const run = runs.get(chosen)?.run;
   if (ended !== null) setText("state", `■ Ended: ${ended}`);
   else if (!run) setText("state", "● Waiting for the first figures");
-  else if (run.state === "finished") setText("state", "● Live; this variant is over");
+  else if (run.state === "finished") setText("state", "● Live; this variant has ended");
   else setText("state", run.horizon === null ? "● Live" : `● Live, ${percent(Math.min(1, run.time / run.horizon), 0)} done`);
 }
 
@@ -73,7 +72,7 @@ function cards(run) {
       `${milliseconds(run.mean, unit)} · ${againstTheory(run)}`],
     ["p99", "99 % of jobs within", number(run.quantiles["0.99"], 2),
       `half within ${number(run.quantiles["0.5"], 2)}`],
-    ["in-system", live ? "Jobs in the system" : "Tasks at servers, mean", number(run.in_system, live ? 0 : 1),
+    ["in-system", `Jobs in the system${live ? "" : ", mean"}`, number(run.in_system, live ? 0 : 1),
       `${run.servers} servers`],
     ["rate", "Jobs per second", count(run.jobs_per_second), `${count(run.completed)} measured`],
     ["probes", "Probes per job", number(run.probes_per_job, 2), ""],
@@ -95,7 +94,7 @@ function showCards(run) {
     list.dataset.names = wanted.map(([name]) => name).join();
     list.replaceChildren(...wanted.map(([name]) => {
       const box = document.createElement("div");
-      for (const [tag, id, kind] of [["dt", `${name}-name`, ""], ["dd", name, "value"], ["dd", `${name}-beside`, "beside"]]) {
+      for (const [tag, id, kind] of [["dt", `${name}-name`, ""], ["dd", name, "value"], ["dd", `${name}-note`, "note"]]) {
         const part = document.createElement(tag);
         part.id = id;
         part.className = kind;
@@ -104,15 +103,15 @@ function showCards(run) {
       return box;
     }));
   }
-  for (const [name, label, value, beside] of wanted) {
+  for (const [name, label, value, note] of wanted) {
     setText(`${name}-name`, label);
     setText(name, value);
-    setText(`${name}-beside`, beside);
+    setText(`${name}-note`, note);
   }
   at("figure-verdict").className = `value ${run.valid ? "good" : "bad"}`;
 }
 
-// A table whose rows stay the same elements, so that focus and selection survive: cells are [text, class].
+// Fill a table; cells are [text, class]. Rows stay the same elements, so that focus and selection are kept.
 function fillTable(id, headings, rows) {
   const table = at(id);
   const head = table.tHead;
@@ -181,10 +180,10 @@ function showVariants() {
 
 function showVerdict(run) {
   const failed = run.checks.filter((check) => !check.passed).length;
-  setText("verdict-said", run.checks.length
+  setText("verdict-summary", run.checks.length
     ? `${verdict(run)}: ${run.checks.length - failed} of ${run.checks.length} checks passed.` : "No check has been made yet.");
   fillTable(
-    "checks", [["check"], ["result"], ["figure"], ["limit"], ["what was found"]],
+    "checks", [["check"], ["result"], ["figure"], ["limit"], ["explanation"]],
     run.checks.map((check) => [
       [check.name, "nowrap"], [check.passed ? "✔ passed" : "✘ failed", `nowrap ${check.passed ? "good" : "bad"}`],
       [check.figure], [check.limit], [check.explanation],
@@ -201,11 +200,11 @@ function showVerdict(run) {
 
 function showProcesses(run) {
   at("processes-section").hidden = run.processes.length === 0;
-  const alive = (process) => (process.alive === null ? "ended" : process.alive ? "✔ runs" : "✘ gone");
+  const alive = (process) => (process.alive === null ? "ended" : process.alive ? "✔ running" : "✘ dead");
   fillTable(
     "processes",
-    [["process"], ["state"], ["pid", "number"], ["restarts", "number"], ["CPU, share of a core", "number"],
-      ["timers late, median", "number"], ["timers late, p99", "number"]],
+    [["process"], ["state"], ["pid", "number"], ["restarts", "number"], ["CPU, fraction of a core", "number"],
+      ["timer lateness, median", "number"], ["timer lateness, p99", "number"]],
     run.processes.map((process) => [
       [process.name, "nowrap"], [alive(process), "nowrap"], [process.pid === null ? "–" : String(process.pid), "number"],
       [String(process.restarts), "number"], [percent(process.cpu_share), "number"],
@@ -213,43 +212,43 @@ function showProcesses(run) {
     ]),
   );
   const counted = [...Object.entries(run.outcomes).map(([name, value]) => [`jobs ${name}`, value]), ...Object.entries(run.counters)];
-  fillTable("counters", [["what"], ["count", "number"]], counted.map(([name, value]) => [[name], [count(value), "number"]]));
+  fillTable("counters", [["counter"], ["count", "number"]], counted.map(([name, value]) => [[name], [count(value), "number"]]));
 }
 
-function sayCharts({ run, series, strip }) {
-  setText("mean-said", `${withInterval(run)} time units; ${againstTheory(run)}.`);
+function describeCharts({ run, series, strip }) {
+  setText("mean-summary", `${withInterval(run)} time units; ${againstTheory(run)}.`);
   const theory = run.theory?.response_tail.length ? "" : ` No predicted curve: ${run.theory?.reason ?? "no distribution is derived"}.`;
-  setText("tail-said", `One job in two takes longer than ${number(run.quantiles["0.5"], 2)}, one in a hundred longer than `
-    + `${number(run.quantiles["0.99"], 2)}, one in a thousand longer than ${number(run.quantiles["0.999"], 2)} time units.${theory}`);
+  setText("tail-summary", `Half of the jobs take longer than ${number(run.quantiles["0.5"], 2)}, 1 % longer than `
+    + `${number(run.quantiles["0.99"], 2)}, 0.1 % longer than ${number(run.quantiles["0.999"], 2)} time units.${theory}`);
   const numbers = series.map((point) => point.in_system);
-  setText("number-said", numbers.length ? `Between ${number(Math.min(...numbers), 0)} and ${number(Math.max(...numbers), 0)}; `
-    + `at the end ${number(numbers.at(-1), 0)}.` : "Nothing yet.");
+  setText("number-summary", numbers.length ? `Between ${number(Math.min(...numbers), 0)} and ${number(Math.max(...numbers), 0)}; `
+    + `at the end ${number(numbers.at(-1), 0)}.` : "No data yet.");
   const events = {};
   for (const point of strip) for (const [kind, n] of Object.entries(point.events)) events[kind] = (events[kind] ?? 0) + n;
   const happened = Object.entries(events).map(([kind, n]) => `${count(n)} ${kind}`).join(", ");
-  setText("strip-said", `At the end: ${occupation(run, strip.at(-1)?.queues)}.${happened ? ` In this picture: ${happened}.` : ""}`);
+  setText("strip-summary", `At the end: ${occupation(run, strip.at(-1)?.queues)}.${happened ? ` Events shown: ${happened}.` : ""}`);
 }
 
-// A chart is drawn when it is in sight only: drawing takes most of the time that the page costs.
+// A chart is drawn only while it is visible: drawing takes most of the page's CPU time.
 const drawings = {
   "mean-plot": ({ run, series }) => drawMean("mean-plot", run, series),
   "tail-plot": ({ run }) => drawTail("tail-plot", [...runs.values()].map((other) => other.run), run),
   "number-plot": ({ run, series }) => drawNumber("number-plot", run, series),
   "strip-plot": ({ run, strip }) => drawStrip("strip-plot", run, strip),
 };
-const inSight = new Set();
+const visible = new Set();
 const stale = new Set(Object.keys(drawings));
 
 function drawStale() {
   const shown = runs.get(chosen);
   if (!shown || document.hidden) return;
   for (const id of [...stale]) {
-    if (inSight.has(id)) {
+    if (visible.has(id)) {
       stale.delete(id);
       drawings[id](shown);
     }
   }
-  // In which Plotly measures texts: not for the ears of a screen reader.
+  // Plotly measures text in this element: hide it from screen readers.
   at("js-plotly-tester")?.setAttribute("aria-hidden", "true");
 }
 
@@ -258,17 +257,17 @@ function show() {
   if (!shown) return;
   const { run } = shown;
   setText("subtitle", `${run.name}: ${run.policy}, ${run.servers} servers, ${1000 * run.time_unit_seconds} ms per time unit`);
-  at("side-by-side").hidden = runs.size < 2;
+  at("comparison").hidden = runs.size < 2;
   showVariants();
   showCards(run);
   showVerdict(run);
   showProcesses(run);
-  sayCharts(shown);
+  describeCharts(shown);
   Object.keys(drawings).forEach((id) => stale.add(id));
   drawStale();
 }
 
-// --- controls of a standing cluster ---
+// --- controls of a long-running cluster ---
 
 let controlled = false;
 
@@ -277,7 +276,7 @@ function showControls(controls) {
   const run = runs.get(chosen)?.run;
   if (controls === null || !run) return;
   setText("load-bound", `now ${number(run.load, 2)}; stability bound ${number(run.theory?.stability_bound, 2)}`);
-  if (controlled) return; // what someone is about to choose stays
+  if (controlled) return; // keep what the user is about to choose
   controlled = true;
   at("policy").replaceChildren(...controls.policies.map((name) => new Option(name, name, false, name === run.policy)));
   at("load").value = run.load;
@@ -287,16 +286,16 @@ function showControls(controls) {
 async function change(key, value, form) {
   const button = form.querySelector("button");
   button.disabled = true;
-  setText("said", "…");
+  setText("answer", "…");
   try {
     const answer = await fetch("set", {
       method: "POST", body: JSON.stringify({ key, value }),
       headers: { "X-Testbed-Secret": document.querySelector("meta[name=testbed-secret]").content },
     });
-    const { changed, said } = answer.ok ? await answer.json() : { changed: false, said: await answer.text() };
-    setText("said", `${changed ? "✔" : "✘"} ${said}`);
+    const { changed, message } = answer.ok ? await answer.json() : { changed: false, message: await answer.text() };
+    setText("answer", `${changed ? "✔" : "✘"} ${message}`);
   } catch (error) {
-    setText("said", `✘ ${error.message}`);
+    setText("answer", `✘ ${error.message}`);
   }
   button.disabled = false;
 }
@@ -311,16 +310,16 @@ at("policy-form").addEventListener("submit", (event) => {
   change("dispatch.policy", at("policy").value, event.target);
 });
 
-// --- begin ---
+// --- start ---
 
-const watching = new IntersectionObserver((entries) => {
+const observer = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
-    if (isIntersecting) inSight.add(target.id);
-    else inSight.delete(target.id);
+    if (isIntersecting) visible.add(target.id);
+    else visible.delete(target.id);
   }
   drawStale();
 }, { rootMargin: "100px" });
-Object.keys(drawings).forEach((id) => watching.observe(at(id)));
+Object.keys(drawings).forEach((id) => observer.observe(at(id)));
 document.addEventListener("visibilitychange", drawStale);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   readColours();

@@ -1,4 +1,4 @@
-"""What pages hear: all there is at first, then only what is new, and the end."""
+"""What pages receive: everything at first, then only what is new, and the end."""
 
 from __future__ import annotations
 
@@ -10,71 +10,71 @@ import trio.testing
 
 from testbed.cluster.snapshot import Snapshot
 from testbed.present.dash import board as boards
-from testbed.present.dash.board import STRIP_POINTS, Board, News
+from testbed.present.dash.board import STRIP_POINTS, Board, Update
 
 Make = Callable[..., Snapshot]
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boards, "NEWS_SECONDS", 0.0)
+    monkeypatch.setattr(boards, "UPDATE_SECONDS", 0.0)
 
 
-async def test_a_page_hears_all_there_is_and_then_what_is_new(snapshot: Make) -> None:
+async def test_a_page_gets_everything_and_then_what_is_new(snapshot: Make) -> None:
     board = Board("tiny")
     for time in (1.0, 2.0):
         board.show(snapshot(time=time))
-    news = board.news()
-    first = await anext(news)
+    updates = board.updates()
+    first = await anext(updates)
     assert first.title == "tiny"
     (run,) = first.runs
     assert (run.series, [point.time for point in run.strip]) == ([], [1.0, 2.0])
     board.show(snapshot(time=3.0))
     board.show(snapshot(time=1.0, variant="two choices"))
-    second = await anext(news)
+    second = await anext(updates)
     assert [(new.run.name, new.series is None) for new in second.runs] == [("random", True), ("two choices", False)]
     assert [point.time for point in second.runs[0].strip] == [3.0]
     board.show(snapshot(time=2.0, variant="two choices"))
-    third = await anext(news)
+    third = await anext(updates)
     assert [new.run.name for new in third.runs] == ["two choices"]
     board.end("the run has ended")
-    last = await anext(news)
+    last = await anext(updates)
     assert (last.runs, last.ended) == ([], "the run has ended")
     with pytest.raises(StopAsyncIteration):
-        await anext(news)
-    assert board.watching == 0
+        await anext(updates)
+    assert board.viewers == 0
 
 
 async def test_a_page_waits_while_there_is_nothing_new(snapshot: Make) -> None:
     board = Board("tiny")
-    heard: list[News] = []
+    received: list[Update] = []
 
     async def listen() -> None:
-        async for news in board.news():
-            heard.append(news)
+        async for update in board.updates():
+            received.append(update)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen)
         await trio.testing.wait_all_tasks_blocked()
-        assert len(heard) == 1
-        assert board.watching == 1
+        assert len(received) == 1
+        assert board.viewers == 1
         board.show(snapshot())
         await trio.testing.wait_all_tasks_blocked()
-        assert len(heard) == 2
+        assert len(received) == 2
         board.end("over")
 
 
-async def test_a_page_that_fell_behind_gets_all_there_is_again(snapshot: Make) -> None:
+async def test_a_page_that_fell_behind_gets_everything_again(snapshot: Make) -> None:
     board = Board("tiny")
     board.show(snapshot(time=0.0))
-    news = board.news()
-    await anext(news)
+    updates = board.updates()
+    await anext(updates)
     for time in range(1, STRIP_POINTS + 3):
         board.show(snapshot(time=float(time)))
-    (run,) = (await anext(news)).runs
+    (run,) = (await anext(updates)).runs
     assert run.series is not None
     assert [point.time for point in [*run.series, *run.strip]] == [float(time) for time in range(STRIP_POINTS + 3)]
-    await news.aclose()
+    await updates.aclose()
 
 
 async def test_memory_is_bounded_and_the_series_still_spans_the_whole_run(
@@ -86,8 +86,8 @@ async def test_memory_is_bounded_and_the_series_still_spans_the_whole_run(
     moments = 500
     for time in range(moments):
         board.show(snapshot(time=float(time)))
-    news = board.news()
-    (run,) = (await anext(news)).runs
+    updates = board.updates()
+    (run,) = (await anext(updates)).runs
     assert run.series is not None
     assert 30 <= len(run.series) < 100
     assert len(run.strip) == 20
@@ -95,4 +95,4 @@ async def test_memory_is_bounded_and_the_series_still_spans_the_whole_run(
     assert times == sorted(times)
     assert (times[0], times[-1]) == (0.0, moments - 1.0)
     assert all(point.queues == () for point in run.series)
-    await news.aclose()
+    await updates.aclose()

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 import testbed
-from testbed.present.dash.board import Board, RunNews
+from testbed.present.dash.board import Board, RunUpdate
 from testbed.present.dash.finished import Stays, finished_board, queue_lengths, tail_of
 from testbed.runs.run_folder import OutputError, read_run
 from testbed.scenario import decode
@@ -31,18 +31,18 @@ def run(tmp_path: Path, **settings: Any) -> Path:
     return folder
 
 
-def shown(board: Board) -> list[RunNews]:
-    async def hear() -> list[RunNews]:
-        (news,) = [news async for news in board.news()]
-        assert news.ended == "the run is over"
-        return news.runs
+def shown(board: Board) -> list[RunUpdate]:
+    async def receive() -> list[RunUpdate]:
+        (update,) = [update async for update in board.updates()]
+        assert update.ended == "the run has ended"
+        return update.runs
 
-    return trio.run(hear)
+    return trio.run(receive)
 
 
 def test_the_figures_are_the_summarys(tmp_path: Path) -> None:
     folder = run(tmp_path, variants=[{"name": "two choices", "set": {"dispatch.policy": "power-of-d"}}])
-    runs = [news.run for news in shown(finished_board(folder))]
+    runs = [update.run for update in shown(finished_board(folder))]
     _, summaries = read_run(folder)
     assert [view.name for view in runs] == ["random (twin)", "two choices (twin)"]
     for view, summary in zip(runs, summaries, strict=True):
@@ -58,16 +58,16 @@ def test_the_figures_are_the_summarys(tmp_path: Path) -> None:
 
 def test_the_curves_are_what_the_records_say(tmp_path: Path) -> None:
     folder = run(tmp_path)
-    (news,) = shown(finished_board(folder))
+    (update,) = shown(finished_board(folder))
     table = pq.read_table(folder / "twin.parquet")
     jobs = {name: table[name].to_numpy() for name in ("arrival", "response_time", "server")}
     ends = jobs["arrival"] + jobs["response_time"]
-    for point in news.strip[::40]:
+    for point in update.strip[::40]:
         present = (jobs["arrival"] <= point.time) & (ends > point.time)
         assert point.queues == tuple((present & (jobs["server"] == server)).sum() for server in range(5))
         done = jobs["response_time"][(jobs["arrival"] >= 10) & (ends <= point.time)]
         assert point.mean == (pytest.approx(done.mean()) if len(done) else None)
-    assert news.strip[-1].half_width is not None
+    assert update.strip[-1].half_width is not None
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_queues_of_copies_and_tasks_agree_with_the_servers_own_books(
     tmp_path: Path, settings: dict[str, Any], event: str | None
 ) -> None:
     folder = run(tmp_path, **settings)
-    (news,) = shown(finished_board(folder))
+    (update,) = shown(finished_board(folder))
     _, (summary,) = read_run(folder)
-    inside = [sum(point.queues) for point in news.strip if point.time >= 10]
+    inside = [sum(point.queues) for point in update.strip if point.time >= 10]
     mean = summary.queue_length.mean
     assert mean is not None
     # 206 moments of the same path: far closer than two independent paths would be.
     assert np.mean(inside) == pytest.approx(mean * summary.servers, rel=0.05)
-    assert event is None or sum(point.events.get(event, 0) for point in news.strip) > 10
+    assert event is None or sum(point.events.get(event, 0) for point in update.strip) > 10
 
 
 def test_queue_lengths_are_those_of_a_count_by_hand() -> None:

@@ -94,7 +94,7 @@ async def test_nothing_else_is_served(page: Guard, path: str) -> None:
         {"host": ""},
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/news", "/page.js"])
+@pytest.mark.parametrize("path", ["/", "/updates", "/page.js"])
 async def test_requests_from_other_sites_are_refused(page: Guard, path: str, headers: dict[str, str]) -> None:
     status, answered, body = await ask(page, path, **headers)
     assert status == 403
@@ -111,7 +111,7 @@ async def test_only_the_page_itself_changes_something(page: Guard) -> None:
     for refused in ({"sec_fetch_site": "cross-site"}, {"origin": "http://evil.example"}):
         assert (await ask(page, "/set", "POST", body, x_testbed_secret=secret, **refused))[0] == 403
     status, _, said = await ask(page, "/set", "POST", body, x_testbed_secret=secret, origin=f"http://{HOST}")
-    assert (status, said) == (200, '{"changed":true,"said":"workload.load is 0.7"}')
+    assert (status, said) == (200, '{"changed":true,"message":"workload.load is 0.7"}')
     assert (await ask(page, "/set", x_testbed_secret=secret))[0] == 404
 
 
@@ -120,9 +120,9 @@ async def test_only_the_page_itself_changes_something(page: Guard) -> None:
     [
         (b"", 400, "truncated"),
         (b'{"key": "workload.load"}', 400, "value"),
-        (b'{"key": "run.seed", "value": 1}', 200, '"changed":false,"said":"run.seed can'),
+        (b'{"key": "run.seed", "value": 1}', 200, '"changed":false,"message":"run.seed can'),
         (b'{"key": "dispatch.policy", "value": "nonsense"}', 200, "can't be nonsense"),
-        (b'{"key": "dispatch.policy", "value": "%s"}' % (b"x" * 20_000), 413, "too long"),
+        (b'{"key": "dispatch.policy", "value": "%s"}' % (b"x" * 20_000), 413, "longer than"),
     ],
 )
 async def test_bad_settings_are_answered_with_the_reason(page: Guard, body: bytes, status: int, said: str) -> None:
@@ -138,7 +138,7 @@ async def test_a_run_has_nothing_to_set() -> None:
 
 async def test_beyond_loopback_everything_needs_the_token() -> None:
     page = application(Board("tiny"), token=TOKEN)
-    for path in ("/", "/news", "/plotly.js", "/?token=wrong", "/news?token=" + TOKEN.replace(" ", "+")):
+    for path in ("/", "/updates", "/plotly.js", "/?token=wrong", "/updates?token=" + TOKEN.replace(" ", "+")):
         status, headers, body = await ask(page, path, host="lab.example:8000")
         assert status == 401
         assert "set-cookie" not in headers

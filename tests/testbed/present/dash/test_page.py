@@ -78,7 +78,7 @@ def test_a_finished_run_shows_its_summary_and_the_keyboard_chooses_the_variant(
     _, summaries = read_run(folder)
     browser.get(served(finished_board(folder)).address)
     wait(browser, lambda: len(drawn(browser)) == 4)
-    assert text(browser, "state") == "■ Ended: the run is over"
+    assert text(browser, "state") == "■ Ended: the run has ended"
     for row, (name, summary) in enumerate(zip(["random (twin)", "two choices (twin)"], summaries, strict=True)):
         radio = browser.find_elements("css selector", "#variants input")[row]
         if row == 0:
@@ -94,7 +94,7 @@ def test_a_finished_run_shows_its_summary_and_the_keyboard_chooses_the_variant(
         assert text(browser, "figure-messages") == f"{summary.messages_per_job:.2f}"
         assert text(browser, "figure-verdict") == ("✔ valid" if summary.verdict.valid else "✘ suspect")
         assert summary.prediction is not None
-        assert f"theory {summary.prediction['mean_response_time']:.3f}" in text(browser, "figure-mean-beside")
+        assert f"theory {summary.prediction['mean_response_time']:.3f}" in text(browser, "figure-mean-note")
         checks = browser.find_elements("css selector", "#checks tbody tr")
         assert [check.find_element("css selector", "td").text for check in checks] == [
             check.name for check in summary.verdict.checks
@@ -104,20 +104,20 @@ def test_a_finished_run_shows_its_summary_and_the_keyboard_chooses_the_variant(
 def test_the_page_goes_on_with_the_run_and_outlives_it(
     browser: Any, served: Any, snapshot: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boards, "NEWS_SECONDS", 0.05)
+    monkeypatch.setattr(boards, "UPDATE_SECONDS", 0.05)
     page = served(Board("tiny"))
     browser.get(page.address)
     wait(browser, lambda: text(browser, "state") == "● Waiting for the first figures")
     page.tell(page.board.show, snapshot())
     wait(browser, lambda: text(browser, "figure-mean") == "2.000 ± 0.25")
-    assert "within ±" in text(browser, "figure-mean-beside")
-    assert "2 idle, 1 with one task, 1 with two" in text(browser, "strip-said")
+    assert "within ±" in text(browser, "figure-mean-note")
+    assert "2 idle, 1 with one task, 1 with two" in text(browser, "strip-summary")
     page.tell(
         page.board.show, snapshot(time=20.0, in_system=9, counters={"tasks stolen": 7}, queue_lengths=[9, 0, 0, 0])
     )
     wait(browser, lambda: text(browser, "figure-in-system") == "9")
     assert text(browser, "state") == "● Live, 20 % done"
-    assert "the longest queue is 9. In this picture: 7 stolen." in text(browser, "strip-said")
+    assert "the longest queue is 9. Events shown: 7 stolen." in text(browser, "strip-summary")
     wait(browser, lambda: len(drawn(browser)) == 4)
     page.tell(page.board.end, "the run has ended")
     wait(browser, lambda: text(browser, "state") == "■ Ended: the run has ended")
@@ -139,7 +139,7 @@ def test_a_phone_shows_all_without_scrolling_sideways(phone: Any, served: Any, f
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(browser: Any, served: Any, folder: Path, scheme: str) -> None:
+def test_text_has_enough_contrast(browser: Any, served: Any, folder: Path, scheme: str) -> None:
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     browser.get(served(finished_board(folder)).address)
@@ -196,7 +196,7 @@ def test_the_controls_change_what_testbed_set_would(
 ) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    monkeypatch.setattr(boards, "NEWS_SECONDS", 0.05)
+    monkeypatch.setattr(boards, "UPDATE_SECONDS", 0.05)
     asked: list[tuple[str, object]] = []
 
     async def change(key: str, value: object) -> str:
@@ -214,13 +214,13 @@ def test_the_controls_change_what_testbed_set_would(
         slider.send_keys(Keys.ARROW_RIGHT)
     assert text(browser, "load-chosen") == "0.53"
     slider.send_keys(Keys.ENTER)
-    wait(browser, lambda: text(browser, "said") == "✔ workload.load is 0.53 from time 12 on")
+    wait(browser, lambda: text(browser, "answer") == "✔ workload.load is 0.53 from time 12 on")
     policy = browser.find_element("id", "policy")
     assert policy.get_property("value") == "random"
     policy.send_keys("jiq")
     page.tell(page.board.show, snapshot(horizon=None, time=11.0))  # what was chosen stays
     browser.find_element("css selector", "#policy-form button").send_keys(Keys.ENTER)
-    wait(browser, lambda: text(browser, "said").endswith("jiq is not possible here"))
+    wait(browser, lambda: text(browser, "answer").endswith("jiq is not possible here"))
     assert asked == [("workload.load", 0.53), ("dispatch.policy", "jiq")]
     page.tell(page.board.end, "the cluster is down")
     wait(browser, lambda: text(browser, "state") == "■ Ended: the cluster is down")
@@ -266,7 +266,7 @@ policy = "random"
     assert text(browser, "figure-verdict") == ("✔ valid" if summary["verdict"]["valid"] else "✘ suspect")
 
 
-def test_a_run_that_is_killed_is_said_to_have_gone_away(browser: Any, snapshot: Make, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_is_reported_as_stopped(browser: Any, snapshot: Make, tmp_path: Path) -> None:
     program = """
 import time
 from testbed.present.dash.reporter import PageReporter
@@ -283,4 +283,4 @@ with PageReporter(Silent(), place, "tiny"):
         browser.get(process.stdout.readline().strip())
         wait(browser, lambda: text(browser, "state") == "● Waiting for the first figures")
         os.kill(process.pid, signal.SIGKILL)
-    wait(browser, lambda: text(browser, "state") == "■ Ended: the command that this page belongs to has gone away")
+    wait(browser, lambda: text(browser, "state") == "■ Ended: the command that this page belongs to has stopped")

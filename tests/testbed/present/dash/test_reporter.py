@@ -43,15 +43,15 @@ class Stalled:
         return 0
 
 
-def test_a_page_that_does_not_read_holds_nothing_up(snapshot: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_does_not_read_delays_nothing(snapshot: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporters.subprocess, "Popen", Stalled)
-    monkeypatch.setattr(reporters, "LAST_WORD_SECONDS", 0.05)
-    beside = Seen()
+    monkeypatch.setattr(reporters, "LAST_UPDATE_SECONDS", 0.05)
+    terminal = Seen()
     big = snapshot(queue_lengths=[3] * 1_000_000)  # larger than any socket's buffer
-    with PageReporter(beside, Place.open(), "tiny") as reporter:
+    with PageReporter(terminal, Place.open(), "tiny") as reporter:
         start = time.monotonic()
         for _ in range(100):
             reporter.show(big)
         reporter.announce("hello")
         assert time.monotonic() - start < 20  # it would be for ever
-    assert beside.shown == [big] * 100 + ["hello"]
+    assert terminal.shown == [big] * 100 + ["hello"]

@@ -13,7 +13,7 @@ from testbed.cli import app
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["dash", "nowhere"], "nowhere is no folder of a run"),
+        (["dash", "nowhere"], "nowhere is not a folder of a run"),
         (["run", "quickstart", "--dash", "--host", "0.0.0.0"], "--token"),
         (["run", "quickstart", "--dash", "--host", "0.0.0.0", "--token", "short"], "16 or more"),
         (["run", "quickstart", "--dash", "--virtual"], "no cluster to watch"),

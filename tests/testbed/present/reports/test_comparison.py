@@ -110,9 +110,9 @@ def test_what_cannot_be_compared_is_said_with_status_2(make_run: MakeRun, tmp_pa
     sweep.mkdir()
     (sweep / "sweep.json").write_text("{}")
     for names, message in (
-        ([str(folder), str(sweep)], f"{sweep}: is a sweep, which compares its variants itself: see `testbed report"),
-        ([f"{folder}:random"], "one variant of one run; give another run to compare it with"),
-        ([f"{folder}:none", f"{folder}"], "has no variant 'none'; there are: random, two choices"),
+        ([str(folder), str(sweep)], f"{sweep}: is a sweep; `testbed compare` takes the folders of runs"),
+        ([f"{folder}:random"], "only one variant of one run; name another run to compare it with"),
+        ([f"{folder}:none", f"{folder}"], "has no variant 'none'; it has: random, two choices"),
         ([str(tmp_path / "nowhere"), str(folder)], "not a folder of a finished run"),
     ):
         result = CliRunner().invoke(app, ["compare", *names])

@@ -74,10 +74,10 @@ def test_results_are_those_of_the_summary(page: Any, run_of_both: Path) -> None:
 
 
 def test_the_error_budget_adds_up_in_every_column(page: Any) -> None:
-    budgets = [rows for caption, rows in page.tables.items() if "in parts" in caption]
+    budgets = [rows for caption, rows in page.tables.items() if "parts of the mean" in caption]
     assert len(budgets) == 2
     for rows in budgets:
-        assert rows[0] == ["part", "cluster", "twin", "difference", "share of the mean"]
+        assert rows[0] == ["part", "cluster", "twin", "difference", "fraction of the mean"]
         assert [row[0] for row in rows[1:]] == [*(words for words, _ in PARTS.values()), "mean response time"]
         for column in (1, 2, 3):
             *parts, total = (float(row[column]) for row in rows[1:])
@@ -122,7 +122,7 @@ def test_a_run_of_the_twin_alone_has_a_report_too(
     html = run_page(make_run(tmp_path, settings={"run.replications": 2})).html()
     page = read_page(html)
     assert "testbed run scenario.toml --virtual" in page.text
-    assert ["part", "twin", "share of the mean"] in [rows[0] for rows in page.tables.values()]
+    assert ["part", "twin", "fraction of the mean"] in [rows[0] for rows in page.tables.values()]
 
 
 def test_pools_with_central_queues_and_copies_are_shown(tmp_path: Path, read_page: ReadPage) -> None:
@@ -130,7 +130,7 @@ def test_pools_with_central_queues_and_copies_are_shown(tmp_path: Path, read_pag
     result = testbed.run(scenario, where="twin", output=tmp_path)
     assert result.folder is not None
     tables = read_page(run_page(result.folder).html()).tables
-    pools = next(rows for caption, rows in tables.items() if caption.startswith("Service that jobs used"))
+    pools = next(rows for caption, rows in tables.items() if caption.startswith("Service used in each pool"))
     for run in result.runs:
         assert run.twin is not None
         for pool in run.twin.pools:
@@ -215,7 +215,7 @@ def test_an_unfinished_sweep_has_no_report(sweep: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(sweep, tmp_path / "cut")
     lines = (folder / "runs.jsonl").read_text().splitlines(keepends=True)
     (folder / "runs.jsonl").write_text("".join(lines[:-1]))
-    with pytest.raises(OutputError, match=r"not finished, 1 runs or more are missing; go on with: testbed sweep"):
+    with pytest.raises(OutputError, match=r"not finished, 1 runs or more are missing; continue it with: testbed sweep"):
         sweep_page(folder)
 
 
@@ -254,7 +254,7 @@ def other_schema(folder: Path) -> None:
         (unfinished, "the run has not finished"),
         (lambda folder: (folder / "summary.json").write_text("[{"), "summary.json: damaged (Input data was truncated)"),
         (other_schema, "has schema 99, and this version reads schema 1"),
-        (lambda folder: (folder / "environment.json").write_text("[1]"), "not what this version writes"),
+        (lambda folder: (folder / "environment.json").write_text("[1]"), "not in this version"),
         (lambda folder: (folder / "environment.json").unlink(), "No such file or directory; every run, sweep and"),
         (lambda folder: (folder / "environment.json").write_text("{"), "environment.json: damaged ("),
         (lambda folder: (folder / "jobs.parquet").write_bytes(b"PAR1"), "does not hold the jobs of a run"),
@@ -284,4 +284,4 @@ def test_a_run_that_completed_no_job_is_reported_as_just_that(
     html = run_page(make_run(tmp_path, settings={"run.warmup": 10, "workload.load": 1e-6})).html()
     page = read_page(html)
     assert "none of 0 jobs that arrived in the measured window was completed" in page.text
-    assert not [caption for caption in page.tables if "in parts" in caption]
+    assert not [caption for caption in page.tables if "parts of the mean" in caption]

@@ -48,8 +48,8 @@ def jobs_in(place: Any) -> dict[str, np.ndarray]:
 def test_a_cluster_is_started_watched_changed_and_shut_down(place: Any) -> None:
     started = place.up("--name", "first")
     assert started.returncode == 0, started.stderr
-    assert started.stdout.startswith("first stands")
-    assert 'of its variants only random stands; others with --variant: "two choices"' in started.stderr
+    assert started.stdout.startswith("first is running")
+    assert 'the cluster runs random only; choose another variant with --variant: "two choices"' in started.stderr
 
     (state,) = clusters()
     assert (state.name, state.scenario, state.variant, state.ended) == ("first", "small", "random", None)
@@ -166,7 +166,7 @@ def test_a_killed_supervisor_leaves_no_process_and_is_cleaned_up_after(place: An
     place.wait_for(lambda: not place.processes())
     assert clusters() == []
     said = command("ps")
-    assert "no cluster stands" in said
+    assert "no cluster is running" in said
     assert "small: was killed" in said
     # Nobody looks for its processes' metrics any more, and its logs are kept.
     assert list(place.runs.glob("targets-*.json")) == []

@@ -84,7 +84,7 @@ def test_a_run_without_traced_jobs_says_how_to_trace(tmp_path: Path) -> None:
     assert "run.traced" in text
 
 
-def test_the_diagram_shows_what_was_never_heard_and_is_the_same_every_time() -> None:
+def test_the_diagram_shows_what_was_never_delivered_and_is_the_same_every_time() -> None:
     steps = [
         Step(0.0, "dispatcher 0", "job 1 arrives"),
         Step(0.0, "dispatcher 0", "assign", "server 3", 0.5),
@@ -95,7 +95,7 @@ def test_the_diagram_shows_what_was_never_heard_and_is_the_same_every_time() -> 
     svg = draw(steps, "Job 1")
     assert svg == draw(steps, "Job 1")
     shown = texts(svg)
-    assert "probe (never heard)" in shown
+    assert "probe (never delivered)" in shown
     assert [line for line in shown if line.startswith(("dispatcher", "server"))] == [
         "dispatcher 0",
         "server 3",

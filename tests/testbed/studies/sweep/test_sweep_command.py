@@ -70,7 +70,7 @@ def test_unstable_points_are_announced(command: Command, tiny: Tiny) -> None:
     Path("busy.toml").write_text(resolved(tiny({"sweep.grid": {"workload.load": [0.5, 1.5]}})))
     done = command("busy.toml")
     assert done.exit_code == 0, done.output
-    assert "workload.load = 1.5: random: unstable: the load is 1.5 and the stability bound 1 (" in done.stderr
+    assert "workload.load = 1.5: random: unstable: the load is 1.5, the stability bound is 1 (" in done.stderr
     assert "workload.load = 0.5: random: unstable" not in done.stderr
 
 
@@ -107,9 +107,7 @@ def test_an_interrupt_before_the_first_run_shows_no_empty_table(
     assert done.exit_code == INTERRUPTED
     assert done.stdout == ""
     (begun,) = Path("runs").iterdir()
-    assert done.stderr == (
-        f"interrupted before any run was finished; begin again with: testbed sweep --resume {begun}\n"
-    )
+    assert done.stderr == f"interrupted before any run had finished; continue with: testbed sweep --resume {begun}\n"
 
 
 def test_a_changed_scenario_is_not_gone_on_with(command: Command, tiny: Tiny) -> None:

@@ -147,7 +147,7 @@ def test_a_sweep_that_is_killed_at_random_moments_loses_and_repeats_no_run(tiny:
         folder = only(output)
         assert runs <= len(read_sweep(folder)[2]) < 30
         arguments = ["tiny.toml", "--resume", str(folder)]
-    assert f"go on with: testbed sweep --resume {folder}" in err
+    assert f"continue with: testbed sweep --resume {folder}" in err
     assert testbed.sweep(resume=folder, processes=1).complete
     keys = [(run.point, run.variant, run.replication) for run in read_sweep(folder)[2].values()]
     assert len(lines(folder)) == len(set(keys)) == 30
