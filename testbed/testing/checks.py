@@ -30,8 +30,8 @@ def check_policy(
     """Check that a policy keeps the rules of testbed.testing.
 
     ``policy`` is a class, or the name of a registered one; ``parameters`` are its parameters, by default their
-    defaults. It is tried in ``examples`` random systems, and in some fixed ones. The random systems are always the same,
-    unless a ``seed`` draws others. Raises AssertionError with a sentence that says which rule was broken and the
+    defaults. It is tried in ``examples`` random systems, and in some fixed ones. The random systems are the same every
+    time, unless a ``seed`` draws others. Raises AssertionError with a sentence that says which rule was broken and the
     smallest system in which it was found, ValueError for parameters that the policy's ``check`` refuses for any of 1 to
     8 servers, and ImportError where hypothesis is missing.
     """
