@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from testbed.studies.reproduce.plots import COLOURS, MARKS, PANEL, STYLE
+from testbed.studies.plot_style import COLOURS, MARKS, PANEL, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
