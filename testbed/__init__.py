@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from testbed.runs.result import Result
     from testbed.scenario import Scenario, ScenarioError
     from testbed.studies.sweep.result import SweepResult
-    from testbed.studies.sweep.running import sweep
+    from testbed.studies.sweep.sweeping import sweep
     from testbed.theory.predict import predict
 
 __all__ = ["Result", "Scenario", "ScenarioError", "SweepResult", "predict", "run", "sweep", "theory"]
@@ -33,7 +33,7 @@ _HOME = {
     "SweepResult": "testbed.studies.sweep.result",
     "predict": "testbed.theory.predict",
     "run": "testbed.runs.experiment",
-    "sweep": "testbed.studies.sweep.running",
+    "sweep": "testbed.studies.sweep.sweeping",
 }
 
 

@@ -14,6 +14,7 @@ from testbed.scenario import Scenario, ScenarioError, load, variants
 if TYPE_CHECKING:
     from testbed.runs.display import Display
     from testbed.runs.result import Result
+    from testbed.studies.progress import Progress
 
 app = typer.Typer(
     help="A load-balancing testbed: real dispatcher and server processes, compared with queueing theory.",
@@ -69,6 +70,15 @@ def announce_unstable(scenario: Scenario, display: Display, place: str = "") -> 
                 f"{place}{name}: unstable: the load is {stability.load:.3g}, the stability bound is "
                 f"{stability.bound:.3g} ({stability.reason}); the queues will grow as long as it runs"
             )
+
+
+def study_progress(quiet: bool = False) -> Progress:
+    """Return what shows in a terminal, or elsewhere, how far a study is."""
+    from testbed.present.live import StudyBar, StudyLines
+    from testbed.studies.progress import Progress
+
+    console = Console(stderr=True)
+    return Progress() if quiet else StudyBar(console) if console.is_terminal else StudyLines(console)
 
 
 def finish(result: Result) -> None:

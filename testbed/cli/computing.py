@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from testbed.cli.app import INTERRUPTED, ScenarioArgument, app, fail, read
+from testbed.cli.app import INTERRUPTED, ScenarioArgument, app, fail, read, study_progress
 from testbed.scenario import Scenario, ScenarioError, variants
 
 
 @app.command()
 def theory(scenario: ScenarioArgument) -> None:
-    """Show what the theory says of each variant of a scenario, or why it says nothing."""
+    """Show the theory's prediction for each variant of a scenario, or why there is none."""
     from testbed.runs.tables import new_table, number
     from testbed.theory.predict import Prediction, pool_notes, predict, stability_bound
 
@@ -81,7 +81,7 @@ def reproduce(
     listed: Annotated[bool, typer.Option("--list", help="list the studies")] = False,
     cluster: Annotated[bool, typer.Option("--cluster", help="also on real processes, where it fits")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="few points and short runs: below 20 seconds")] = False,
-    output: Annotated[Path, typer.Option(help="where to make the study's folder")] = Path("runs"),
+    output: Annotated[Path, typer.Option(help="the folder in which to make the study's folder")] = Path("runs"),
     processes: Annotated[int | None, typer.Option(min=1, help="processes that simulate; default: one per core")] = None,
 ) -> None:
     """Compute a figure or table of a paper, on theory and twin: numbers as CSV, plots, and a table.
@@ -90,12 +90,11 @@ def reproduce(
     finished.
     """
     from testbed.cluster.processes import ClusterError
-    from testbed.present.live import RunsBar
     from testbed.runs.run_folder import OutputError
     from testbed.studies.reproduce import UnknownStudyError, study
     from testbed.studies.reproduce import reproduce as compute
-    from testbed.studies.reproduce.table import print_study, studies_tables
-    from testbed.studies.twins import TwinError
+    from testbed.studies.reproduce.study_table import print_study, studies_tables
+    from testbed.studies.workers import TwinError
 
     if listed or name is None:
         Console().print(*studies_tables())
@@ -104,8 +103,8 @@ def reproduce(
         return
     try:
         study(name)
-        with RunsBar(Console(stderr=True)) as bar:
-            result = compute(name, quick=quick, cluster=cluster, output=output, processes=processes, progress=bar.show)
+        with study_progress() as progress:
+            result = compute(name, quick=quick, cluster=cluster, output=output, processes=processes, progress=progress)
     except (UnknownStudyError, OutputError) as error:
         fail(error)
     except (TwinError, ClusterError) as error:

@@ -21,25 +21,33 @@ def report(
         Path | None, typer.Option(help=r"the file to write \[default: report.html in the folder]")
     ] = None,
 ) -> None:
-    """Write all of a run, a sweep or a validation into one HTML file: question, verdicts, results, plots, provenance.
+    """Write everything about a run, a sweep or a validation into one HTML file: verdicts, results, plots, provenance.
 
     The file needs no network and nothing else. Exit status: 0 when it is written, 2 for bad input.
     """
-    from testbed.runs.run_folder import OutputError, replace_file
+    from testbed.runs.run_folder import OutputError
     from testbed.scenario import ScenarioError
 
-    path = output or folder / "report.html"
-    if path.is_dir():
-        fail(f"{path}: is a folder; name the file to write with --output")
+    if output is not None and output.is_dir():
+        fail(f"{output}: is a folder; name the file to write with --output")
     try:
-        html = _page(folder).html()
+        path = write_report(folder, output)
     except (OutputError, ScenarioError) as error:
         fail(error)
+    print(f"report: {path}")
+
+
+def write_report(folder: Path, output: Path | None = None) -> Path:
+    """Write the report of a folder, and return its path. Raises OutputError or ScenarioError."""
+    from testbed.runs.run_folder import OutputError, replace_file
+
+    path = output or folder / "report.html"
+    html = _page(folder).html()
     try:
         replace_file(path, html.encode())
     except OSError as error:
-        fail(f"{path}: {error.strerror}; choose a file that you may write with --output")
-    print(f"report: {path}")
+        raise OutputError(f"{path}: {error.strerror}; choose a file that you may write with --output") from None
+    return path
 
 
 def _page(folder: Path) -> Page:

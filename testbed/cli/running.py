@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from testbed.cli.app import INTERRUPTED, ScenarioArgument, announce_unstable, app, fail, finish, read
+from testbed.cli.app import INTERRUPTED, ScenarioArgument, announce_unstable, app, fail, finish, read, study_progress
 from testbed.cli.watching import LOOPBACK, HostOption, PortOption, TokenOption, reporting_page, require_page
 from testbed.scenario import ScenarioError
 
@@ -140,13 +140,11 @@ def sweep(
     """
     from testbed.cluster.processes import ClusterError
     from testbed.runs.run_folder import OutputError
-    from testbed.studies.sweep.progress import Progress, ProgressBar, ProgressLines
-    from testbed.studies.sweep.running import Request, SweepError, SweepRun
-    from testbed.studies.twins import TwinError
+    from testbed.studies.sweep.sweeping import Request, SweepError, SweepRun
+    from testbed.studies.workers import TwinError
 
     settings = None if scenario is None else read(scenario)
-    console = Console(stderr=True)
-    progress = Progress() if quiet else ProgressBar(console) if console.is_terminal else ProgressLines(console)
+    progress = study_progress(quiet)
     try:
         request = Request.read(on, target, budget)
         place = Path("runs") if output is None and resume is None else output
@@ -165,8 +163,8 @@ def sweep(
 
 
 def show_sweep(result: SweepResult) -> None:
-    """Show the results of a sweep, and exit with status 130 if it was interrupted."""
-    from testbed.studies.sweep.shown import sweep_remarks, sweep_table
+    """Show the results of a sweep, and exit with the status that they call for."""
+    from testbed.studies.sweep.sweep_table import sweep_remarks, sweep_table
 
     if result.interrupted and not result.runs:
         print(

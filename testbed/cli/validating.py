@@ -1,4 +1,4 @@
-"""The command that holds the twin to theory, and the cluster to its twin."""
+"""The command that compares the twin with theory, and the cluster with its twin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from testbed.cli.app import INTERRUPTED, app, fail
+from testbed.cli.app import INTERRUPTED, app, fail, study_progress
+from testbed.cli.reporting import write_report
 from testbed.scenario import ScenarioError
 
 
@@ -20,34 +21,35 @@ def validate(
         typer.Argument(metavar="CASE", help=r"built-in cases, scenario files with \[expect], or folders of them"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="the built-in suite in a short form: 3 minutes")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="list the cases, and how much they take")] = False,
-    on: Annotated[str, typer.Option(help="where, of twin and cluster, with a comma between")] = "twin,cluster",
-    output: Annotated[Path, typer.Option(help="where to make the validation's folder")] = Path("runs"),
+    listed: Annotated[bool, typer.Option("--list", help="list the cases, and how long they take")] = False,
+    on: Annotated[str, typer.Option(help="where to run: twin, cluster, or both with a comma between")] = "twin,cluster",
+    output: Annotated[Path, typer.Option(help="the folder in which to make the validation's folder")] = Path("runs"),
     processes: Annotated[int | None, typer.Option(min=1, help="processes that simulate; default: one per core")] = None,
 ) -> None:
-    """Hold the twin to theory, and the cluster to its twin; without CASE in the built-in suite (half an hour).
+    """Compare the twin with theory, and the cluster with its twin; without CASE the built-in suite (half an hour).
 
     Exit status: 0 when all cases pass, 1 when one fails, 2 for bad input, 130 after Ctrl-C, which saves what is
     finished.
     """
     from testbed.cluster.processes import ClusterError
-    from testbed.present.live import RunsBar
     from testbed.runs.run_folder import OutputError
-    from testbed.studies.twins import TwinError
     from testbed.studies.validate import chosen
-    from testbed.studies.validate import validate as hold
+    from testbed.studies.validate import validate as run_cases
     from testbed.studies.validate.case import places
-    from testbed.studies.validate.shown import cases_table, validation_remarks, validation_table
+    from testbed.studies.validate.validation_table import cases_table, validation_remarks, validation_table
+    from testbed.studies.workers import TwinError
 
     console = Console()
     try:
-        cases = chosen(case or [], quick)  # bad names are told before a bar is shown
+        cases = chosen(case or [], quick)  # names are checked before a bar is shown
         where = places(on)
         if listed:
             console.print(cases_table(cases))
             return
-        with RunsBar(Console(stderr=True)) as bar:
-            result = hold(case or [], quick=quick, on=where, output=output, processes=processes, progress=bar.show)
+        with study_progress() as progress:
+            result = run_cases(case or [], quick=quick, on=where, output=output, processes=processes, progress=progress)
+        assert result.folder is not None
+        path = write_report(Path(result.folder))
     except (OutputError, ScenarioError, ValueError) as error:
         fail(error)
     except (ClusterError, TwinError) as error:
@@ -55,7 +57,7 @@ def validate(
     console.print(validation_table(result))
     for remark in validation_remarks(result):
         console.print(remark, highlight=False, markup=False, soft_wrap=True)
-    lines = f"\nvalidation folder: {result.folder}\nreport: {result.folder}/report.html"
+    lines = f"\nvalidation folder: {result.folder}\nreport: {path}"
     console.print(lines, highlight=False, markup=False, soft_wrap=True)
     if result.unfinished:
         print(f"interrupted: not finished: {', '.join(result.unfinished)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Displays of a run's progress in a terminal."""
+"""Displays of the progress of a run, or of a study, in a terminal."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from typing_extensions import override
 
 from testbed.cluster.snapshot import Snapshot
 from testbed.runs.display import Silent
+from testbed.studies.progress import Progress
 
 PLAIN_SECONDS = 5.0  # between two lines when the output is no terminal
 
@@ -39,7 +41,7 @@ class Lines(Silent):
 class InTerminal:
     """Shows the progress bars of ``_progress`` in a terminal, within a ``with`` statement."""
 
-    _progress: Progress
+    _progress: Bars
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -59,7 +61,7 @@ class Bar(InTerminal, Silent):
     """A progress bar for each variant with the time left, in a terminal."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
+        self._progress = Bars(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),
@@ -82,20 +84,62 @@ class Bar(InTerminal, Silent):
         )
 
 
-class RunsBar(InTerminal):
-    """One progress bar for many runs, with the time left. Output that is no terminal shows only its final state."""
+class StudyLines(Progress):
+    """Writes now and then a plain line about a study: for output that is no terminal."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
-            TextColumn("{task.completed:.0f} of {task.total:.0f} runs"),
+        super().__init__()
+        self._console = console
+        self._next = 0.0
+        self._start: tuple[float, float] | None = None
+
+    def announce(self, text: str) -> None:
+        """Write a line."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def refresh(self, work_of_present_run: float, state: str) -> None:
+        """Write how far the study is if the last line is old enough."""
+        now = time.monotonic()
+        if self._start is None:
+            self._start = now, self.work_done
+            self._next = now + PLAIN_SECONDS
+        if now < self._next:
+            return
+        self._next = now + PLAIN_SECONDS
+        work = self.work_done + work_of_present_run
+        speed = (work - self._start[1]) / (now - self._start[0])
+        left = f", {_duration((self.work_expected - work) / speed)} left" if speed > 0 else ""
+        self.announce(f"{self.runs_done} of {self.runs_expected} runs{left}  {state}".rstrip())
+
+
+class StudyBar(InTerminal, Progress):
+    """A bar over all runs of a study with the time left, in a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._progress = Bars(
+            TextColumn("[bold]{task.fields[runs]}"),
             BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f}%"),
             TimeRemainingColumn(),
-            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[state]}", markup=False),
             console=console,
             refresh_per_second=4,
         )
-        self._task = self._progress.add_task("", total=0)
+        self._bar = self._progress.add_task("study", total=None, runs="", state="")
 
-    def show(self, done: int, total: int, activity: str) -> None:
-        """Move the bar, and show the present activity."""
-        self._progress.update(self._task, completed=done, total=total, description=activity)
+    def refresh(self, work_of_present_run: float, state: str) -> None:
+        """Move the bar."""
+        self._progress.update(
+            self._bar,
+            total=self.work_expected,
+            completed=self.work_done + work_of_present_run,
+            runs=f"{self.runs_done} of {self.runs_expected} runs",
+            state=state,
+        )
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"

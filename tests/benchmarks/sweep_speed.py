@@ -9,8 +9,8 @@ import statistics
 import time
 
 import testbed
-from testbed.studies.sweep.plan import RunKey
-from testbed.studies.sweep.progress import Progress
+from testbed.studies.plan import Run
+from testbed.studies.progress import Progress
 
 ROUNDS = 3
 RUNS = 60
@@ -23,9 +23,9 @@ class Clock(Progress):
         super().__init__()
         self.times = [time.perf_counter()]
 
-    def finished(self, key: RunKey) -> None:
+    def finished(self, run: Run) -> None:
         """Note the time."""
-        super().finished(key)
+        super().finished(run)
         self.times.append(time.perf_counter())
 
 

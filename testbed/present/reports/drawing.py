@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from testbed.studies.reproduce.plots import COLOURS, MARKS, PANEL, STYLE
+from testbed.studies.plot_style import COLOURS, MARKS, PANEL, STYLE
 from testbed.theory.steady_state import Tail
 
 Array = npt.NDArray[np.float64]

@@ -18,11 +18,11 @@ from testbed.present.reports.run import budget_table, part_meanings
 from testbed.runs.run_folder import OutputError
 from testbed.runs.tables import KINDS, against, number, quantile, with_interval
 from testbed.scenario.errors import shown_value
-from testbed.studies.reproduce.plots import curves
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.study import Row, Source
 from testbed.studies.sweep.quantities import QUANTITIES, of_pools
 from testbed.studies.sweep.result import SweepResult
-from testbed.studies.sweep.shown import sweep_remarks
+from testbed.studies.sweep.sweep_table import sweep_remarks
 from testbed.theory.predict import Prediction
 
 #: The quantities that are plotted, with the labels of their axes; POOL stands for each pool.

@@ -12,19 +12,10 @@ from testbed.present.reports.page import Block, Facts, Folded, Items, Listing, P
 from testbed.present.reports.provenance import made_with, read_environment
 from testbed.runs.tables import KINDS, number, signed_percent
 from testbed.studies.validate.case import PLACES
-from testbed.studies.validate.plots import differences, over_servers
-from testbed.studies.validate.result import (
-    EMULATION,
-    LIMIT,
-    SHAPE,
-    THEORY,
-    VERDICT,
-    WORKLOAD,
-    CaseResult,
-    Finding,
-    Validation,
-)
-from testbed.studies.validate.shown import conclusion
+from testbed.studies.validate.figures import differences, over_servers
+from testbed.studies.validate.findings import EMULATION, LIMIT, SHAPE, THEORY, VERDICT, WORKLOAD, CaseResult, Finding
+from testbed.studies.validate.result import Validation
+from testbed.studies.validate.validation_table import conclusion
 
 #: For each test, what it compares, and when it passes.
 MEANING = {

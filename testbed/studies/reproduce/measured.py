@@ -1,9 +1,9 @@
-"""What studies read off a run: means over the jobs of its measured window, and time averages."""
+"""What studies measure in a run: means over the jobs of its measured window, and time averages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,7 @@ from testbed.core.outcomes import JobOutcome
 from testbed.core.records import Measurements
 from testbed.measure.statistics import time_average_queue_length
 from testbed.measure.summary import measured_window
-
-if TYPE_CHECKING:
-    from testbed.scenario import Scenario
+from testbed.scenario import Scenario
 
 Column = npt.NDArray[np.float64]
 
@@ -41,18 +39,18 @@ def mean_response_time(scenario: Scenario, measurements: Measurements) -> float:
 
 
 def queue_length_tail(scenario: Scenario, measurements: Measurements, length: int) -> float:
-    """Return the time-averaged share of servers with at least so many tasks, the one in service included."""
+    """Return the time-averaged fraction of servers with at least so many tasks, the one in service included."""
     window = measured_window(measurements, scenario.run.warmup, scenario.horizon)
-    shares = time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window).probabilities
-    return float(sum(shares[length:]))
+    fractions = time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window).probabilities
+    return float(sum(fractions[length:]))
 
 
 def utilisation(scenario: Scenario, measurements: Measurements) -> float:
-    """Return the share of server-time in the window in which servers were busy."""
+    """Return the fraction of the window in which servers were busy."""
     return queue_length_tail(scenario, measurements, 1)
 
 
 def probes_per_task(scenario: Scenario, measurements: Measurements) -> float:
-    """Return the probes sent for the jobs of the window, per task of theirs."""
+    """Return the probes sent for the jobs of the window, divided by the number of their tasks."""
     probes, tasks = completed_jobs(scenario, measurements, "probes", "tasks")
     return float(probes.sum() / tasks.sum())

@@ -1,7 +1,7 @@
-"""Numbers that others computed or measured, to stand beside ours: one CSV file per study in the folder ``reference``.
+"""Numbers that others computed or measured, for comparison: one CSV file per study in the folder ``reference``.
 
-Each file has the study's settings that tell its points apart, then quantity, value, half_width (the stated accuracy,
-may be empty) and source (where the number is from). A number belongs to every point whose settings agree.
+Each file has the study's settings that distinguish its points, then quantity, value, half_width (the stated accuracy,
+may be empty) and source (where the number comes from). A number belongs to every point with the same settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENDING = ("quantity", "value", "half_width", "source")
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a reference file; ``settings`` as texts."""
+    """A number of a reference file; ``settings`` as strings."""
 
     settings: dict[str, str]
     quantity: str

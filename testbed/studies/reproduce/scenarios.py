@@ -1,13 +1,11 @@
-"""The scenarios that studies of one kind have in common."""
+"""The scenarios that several studies have in common."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from testbed.scenario import Scenario, decode
 from testbed.studies.reproduce.study import Settings
-
-if TYPE_CHECKING:
-    from testbed.scenario import Scenario
 
 
 def parallel_jobs(settings: Settings, *, warmup: float, duration: float, replications: int) -> Scenario:
@@ -39,8 +37,6 @@ def scenario(
     balance: dict[str, Any] | None = None,
 ) -> Scenario:
     """Return one pool of servers under a workload, with 100 ms time units on the cluster."""
-    from testbed.scenario import decode
-
     return decode(
         {
             "name": "study",

@@ -1,22 +1,21 @@
-"""What a study is: the points that a figure or table is made of, and what is computed at each."""
+"""A study: the points of a figure or table, and what is computed at each."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from matplotlib.figure import Figure
 
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
 
 Setting = str | int | float
 #: A point's coordinates, by the names of the study's columns.
 Settings = Mapping[str, Setting]
-#: Where a number comes from; "reference" are numbers that others computed or measured, shipped with the package.
+#: Where a number comes from. A "reference" number was computed or measured by others, and ships with the package.
 Source = Literal["theory", "twin", "cluster", "reference"]
 SOURCES: tuple[Source, ...] = ("theory", "twin", "cluster", "reference")
 
@@ -32,11 +31,11 @@ RESOLVING_AFFINITY = (
 
 @dataclass(frozen=True)
 class Point:
-    """One place of a study.
+    """A point of a study.
 
-    ``settings``: its coordinates. ``twin``: the scenario that the twin runs, if it does; ``run.replications`` says how
-    often. Points that give an equal scenario share its runs. ``cluster``: the scenario that ``--cluster`` runs on real
-    processes. ``line``: whether the point is there for the theory's line in a plot only, and not for the table.
+    ``settings``: its coordinates. ``twin``: the scenario that the twin runs ``run.replications`` times, if any. Points
+    with an equal scenario share its runs. ``cluster``: the scenario that ``--cluster`` runs on real processes.
+    ``line``: whether the point only draws the theory's line in a plot, and is not in the table.
     """
 
     settings: Settings
@@ -52,7 +51,7 @@ class Point:
 class Row:
     """One number: ``value`` of a quantity at a point, from a source.
 
-    ``half_width``: of the 95 % confidence interval over ``replications``; of a reference, its stated accuracy.
+    ``half_width``: of the 95 % confidence interval over ``replications``; for a reference, its stated accuracy.
     ``verdict``: of the cluster's runs.
     """
 
@@ -67,14 +66,13 @@ class Row:
 
 
 class Study(ABC):
-    """A figure or table of a paper. See ``testbed.studies.reproduce`` on how to write one.
+    """A figure or table of a paper. ``testbed.studies.reproduce`` explains how to write one.
 
-    ``name``: what it is called on the command line; ``shows``: what it computes, and which figure or table that is;
-    ``takes``: about how long, on two cores. ``columns``: what each setting means; ``quantities``: what each quantity
-    means, with its unit; ``tabulated``: the quantities that the printed table has (default: all), ``hidden``: the
-    settings that it has not. ``controls``: for a
-    quantity, another that is measured too and correlated with it, and the setting that is the other's true mean: the
-    noise that both share is then taken out (testbed.measure.control_variate).
+    ``name``: on the command line; ``shows``: what it computes, and which figure or table that is; ``takes``: about how
+    long, on two cores. ``columns``: the meaning of each setting; ``quantities``: the meaning of each quantity, with its
+    unit. ``tabulated``: the quantities in the printed table (default: all); ``hidden``: the settings that it leaves
+    out. ``controls``: for a quantity, another measured quantity that is correlated with it, and the setting that is the
+    other's true mean: the noise that both have in common is then removed (testbed.measure.control_variate).
     """
 
     name: ClassVar[str]
@@ -89,22 +87,22 @@ class Study(ABC):
 
     @abstractmethod
     def points(self, quick: bool) -> list[Point]:
-        """Return the points; ``quick`` asks for few of them and short runs, below 20 seconds altogether."""
+        """Return the points; ``quick`` asks for few points and short runs, below 20 seconds in total."""
 
     def theory(self, settings: Settings) -> Mapping[str, float]:
-        """Return what theory says at a point, by quantity; nothing where it says nothing."""
+        """Return the theory's numbers at a point, by quantity; none where there is no theory."""
         return {}
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> Mapping[str, float]:
-        """Return what one run measured for a point, by quantity. It is called in the process that made the run."""
-        raise NotImplementedError(f"{self.name} has points with scenarios, but does not measure anything")
+        """Return what one run measured for a point, by quantity. Called in the process that made the run."""
+        raise NotImplementedError(f"{self.name} has points with scenarios, but no measure()")
 
     @abstractmethod
     def figures(self, rows: Sequence[Row]) -> Mapping[str, Figure]:
-        """Return the plots by file name, without its ending; ``testbed.studies.reproduce.plots`` draws them."""
+        """Return the plots by file name, without its ending; ``testbed.studies.reproduce.curves`` draws them."""
 
     def remarks(self, rows: Sequence[Row]) -> list[str]:
-        """Return what a reader of the table should know."""
+        """Return remarks for readers of the table."""
         return []
 
 

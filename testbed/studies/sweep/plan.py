@@ -1,4 +1,4 @@
-"""What a sweep is to run: each point, variant and replication, in which order, and how many replications are enough."""
+"""The runs of a sweep: points, variants and replications, their order, and how many replications are enough."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ import msgspec
 
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary
+from testbed.runs.experiment import Where
 from testbed.runs.probe_rate import check_calibration
 from testbed.runtime.build import expected_jobs, expected_tasks
 from testbed.scenario import Scenario, ScenarioError, SweepPoint, sweep_points, variants
 
-#: Where a sweep can look for response times.
+#: Where a sweep can get response times from.
 Place = Literal["cluster", "twin", "theory"]
 MEASURED: Final = ("cluster", "twin")
 
-#: With a target so many replications are made in any case: an interval from fewer says too little of its own width.
+#: The fewest replications with a target: from fewer, the width of an interval is too uncertain.
 FEWEST: Final = 10
-#: With a target so many are made at most.
+#: The most replications with a target.
 BUDGET: Final = 100
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """How a sweep is to be made.
+    """Where a sweep runs, and how precisely.
 
-    ``on``: where. ``target``: the half-width that the 95 % interval of the mean response time may have at each point
-    and variant, as a share of the mean; None: ``run.replications`` replications, whatever comes out. ``budget``: most
-    replications of a point to reach the target.
+    ``target``: the largest half-width of the mean response time's 95 % interval at each point and variant, as a
+    fraction of the mean; None: ``run.replications`` replications, whatever the result. ``budget``: most replications of
+    a point to reach the target.
     """
 
     on: tuple[Place, ...] = ("twin", "theory")
@@ -43,7 +44,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         if not self.on or len(set(self.on)) < len(self.on):
             raise ValueError(f"on: give one or more of {', '.join(get_args(Place))}, each once")
         if self.target is not None and not 0 < self.target < 1:
-            raise ValueError(f"target: must be a share between 0 and 1, such as 0.01 for 1 %, not {self.target:g}")
+            raise ValueError(f"target: must be a fraction between 0 and 1, such as 0.01 for 1 %, not {self.target:g}")
         if self.budget < 2:
             raise ValueError(f"budget: must be at least 2 replications, not {self.budget}")
 
@@ -51,6 +52,13 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     def measured(self) -> tuple[Place, ...]:
         """The places where runs are made: "cluster", "twin" or both."""
         return tuple(place for place in MEASURED if place in self.on)
+
+    @property
+    def where(self) -> Where:
+        """Where each run is made."""
+        if "cluster" not in self.on:
+            return "twin"
+        return "cluster and twin" if "twin" in self.on else "cluster"
 
 
 class RunKey(NamedTuple):
@@ -65,7 +73,7 @@ class RunKey(NamedTuple):
 
 
 class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was made, with what it came to wherever it was to be made."""
+    """A finished run, with its summary from each place where it was made."""
 
     point: int
     variant: str
@@ -79,7 +87,7 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
         return RunKey(self.point, self.variant, self.replication)
 
     def summary(self, place: str) -> Summary | None:
-        """Return what it came to on the cluster or on the twin."""
+        """Return the summary from the cluster or from the twin."""
         return self.cluster if place == "cluster" else self.twin
 
 
@@ -87,13 +95,13 @@ Runs = Mapping[RunKey, FinishedRun]
 
 
 class Precision(NamedTuple):
-    """How well the mean response time of a variant at a point is known in one place."""
+    """How precisely the mean response time of a variant at a point is known from one place."""
 
     point: int
     variant: str
     place: Place
     replications: int
-    relative_half_width: float | None  # None: it has no interval, since jobs did not finish
+    relative_half_width: float | None  # None: there is no interval, because no job finished
     reached: bool
 
 
@@ -124,13 +132,13 @@ class Plan:
 
     @property
     def most_replications(self) -> int:
-        """How many replications of a point there can be."""
+        """The most replications of a point."""
         return max(self.scenario.run.replications, self.goal.budget)
 
     def can_have(self, key: RunKey) -> bool:
-        """Return whether a run can be one of this sweep.
+        """Return whether a run can belong to this sweep.
 
-        With a target any replication can: more may have been made before the budget was changed.
+        With a target any replication can: more may have been made before the budget was reduced.
         """
         return (
             0 <= key.point < len(self.points)
@@ -140,21 +148,21 @@ class Plan:
         )
 
     def scenario_of(self, key: RunKey) -> Scenario:
-        """Return what a run is a run of."""
+        """Return the scenario of a run."""
         return self.variants[key.point][key.variant]
 
     def work(self, key: RunKey) -> float:
-        """Return how long a run takes, up to a factor: seconds on the cluster, jobs and tasks on the twin alone."""
+        """Return how long a run takes, up to a factor: seconds on the cluster, jobs and tasks on the twin."""
         scenario = self.scenario_of(key)
         if "cluster" in self.goal.on:
             return scenario.horizon * scenario.run.time_unit_seconds
         return expected_jobs(scenario) + expected_tasks(scenario)
 
     def missing(self, runs: Runs) -> list[RunKey]:
-        """Return the runs that are to be made next, given those that were made; none when the sweep is complete.
+        """Return the runs to make next, given the finished ones; none when the sweep is complete.
 
-        Replications come one after the other, in each of them the points, and at each point its variants: A B A B, not
-        A A B B, so that a drift of the machine hits all alike. With a target, more may be missing once these are made.
+        The order is by replication, then by point, then by variant: A B A B, not A A B B, so that a drift of the
+        machine affects all alike. With a target, more may be missing once these are made.
         """
         wanted = [self.replications_wanted(point, runs) for point in range(len(self.points))]
         return [
@@ -171,12 +179,12 @@ class Plan:
             yield RunKey(point, variant, replication)
 
     def replications_wanted(self, point: int, runs: Runs) -> int:
-        """Return how many replications of a point to make, given the runs that were made.
+        """Return how many replications of a point to make, given the finished runs.
 
-        With a target that is ``FEWEST`` at first, and then, as long as a variant misses the target, as many as its
-        variance asks for, but at most twice as many as there are, and the budget. Each step looks at the replications
-        up to it alone: an interrupted sweep comes to the same numbers as one that was not. All variants of a point get
-        the same replications, so that they can be compared pair by pair.
+        With a target, ``FEWEST`` are made first. As long as a variant misses the target, more are added: as many as its
+        variance asks for, but at most as many again as there are, within the budget. Each step depends only on the
+        replications before it, so that an interrupted sweep arrives at the same numbers as one that was not
+        interrupted. All variants of a point get the same replications, so that they can be compared in pairs.
         """
         replications = self.scenario.run.replications
         goal = self.goal
@@ -194,7 +202,7 @@ class Plan:
         return wanted
 
     def precisions(self, runs: Runs) -> list[Precision]:
-        """Return how well each mean is known, by point, variant and place; none without a target."""
+        """Return the precision of each mean, by point, variant and place; none without a target."""
         if self.goal.target is None:
             return []
         found: list[Precision] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from testbed.measure.statistics import Interval
@@ -163,3 +163,17 @@ def predicted(prediction: Prediction | NoPrediction) -> Iterator[tuple[str, Esti
         yield "response_time_mean", Estimate(prediction.mean_response_time)
         for probability, value in prediction.quantiles.items():
             yield quantile_name(probability), Estimate(value)
+
+
+def paired(ours: Sequence[Summary], theirs: Sequence[Summary], quantity: str) -> list[tuple[float, float]]:
+    """Return the values of a quantity in the replications that both variants have."""
+    values = [
+        {
+            summary.replication: estimate.value
+            for summary in summaries
+            for name, estimate in measured(summary)
+            if name == quantity
+        }
+        for summaries in (ours, theirs)
+    ]
+    return [(values[0][r], values[1][r]) for r in sorted(values[0].keys() & values[1].keys())]

@@ -1,36 +1,32 @@
-"""What a sweep gave."""
+"""The result of a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary
-from testbed.studies.sweep.folder import read_sweep
+from testbed.runs.tables import html, plain_text
 from testbed.studies.sweep.plan import FinishedRun, Plan, Precision, RunKey
-from testbed.studies.sweep.quantities import measured
+from testbed.studies.sweep.quantities import paired
+from testbed.studies.sweep.sweep_folder import read_sweep
+from testbed.studies.sweep.sweep_table import sweep_table
+from testbed.studies.sweep.tidy_table import tidy_table
 from testbed.theory.predict import NoPrediction, Prediction, predict
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass
 class SweepResult:
-    """A sweep's plan, the runs that were made, and the folder that holds them, if any.
-
-    ``failure`` says what went wrong in a run on the cluster, if anything did; the sweep ends with it.
-    """
+    """A sweep's plan, the finished runs, and the folder that holds them, if any."""
 
     plan: Plan
     folder: Path | None = None
     runs: dict[RunKey, FinishedRun] = field(default_factory=dict)
     interrupted: bool = False
-    failure: str | None = None
 
     @classmethod
     def read(cls, folder: str | Path) -> SweepResult:
@@ -40,12 +36,12 @@ class SweepResult:
 
     @property
     def complete(self) -> bool:
-        """Whether all runs were made."""
+        """Whether all runs are finished."""
         return not self.plan.missing(self.runs)
 
     @property
     def precisions(self) -> list[Precision]:
-        """How well each mean response time is known, and whether that reaches the target; none without a target."""
+        """The precision of each mean response time, and whether it reaches the target; none without a target."""
         return self.plan.precisions(self.runs)
 
     def summaries(self, point: int, variant: str, place: str) -> list[Summary]:
@@ -56,7 +52,7 @@ class SweepResult:
 
     @cached_property
     def predictions(self) -> dict[tuple[int, str], Prediction | NoPrediction]:
-        """What the theory says of each variant at each point; nothing if it was not asked."""
+        """The theory's predictions for each variant at each point; none if the sweep leaves theory out."""
         if "theory" not in self.plan.goal.on:
             return {}
         return {
@@ -70,9 +66,9 @@ class SweepResult:
     ) -> Interval:
         """Return by how much a quantity of ``variant`` is above that of ``against``, from replications in pairs.
 
-        Both met the same arrivals and sizes in each replication (common random numbers), so that most of the noise
-        cancels in their differences: the interval is Student's over these. ``place``: "cluster" or "twin"; default: the
-        first of the two that the sweep ran on.
+        In each replication both have the same arrivals and sizes (common random numbers), so that most of the noise
+        cancels in their differences; the interval is Student's over these. ``place``: "cluster" or "twin"; default: the
+        first of the two on which the sweep ran.
         """
         for name in (variant, against):
             if name not in self.plan.variants[point]:
@@ -83,32 +79,10 @@ class SweepResult:
 
     def table(self) -> pa.Table:
         """Return all results as one table, with the columns of ``sweep.csv``; ``.to_pandas()`` makes a data frame."""
-        from testbed.studies.sweep.table import tidy_table
-
         return tidy_table(self)
 
     def __str__(self) -> str:
-        from testbed.runs.tables import plain_text
-        from testbed.studies.sweep.shown import sweep_table
-
         return plain_text(sweep_table(self))
 
     def _repr_html_(self) -> str:
-        from testbed.runs.tables import html
-        from testbed.studies.sweep.shown import sweep_table
-
         return html(sweep_table(self))
-
-
-def paired(ours: Sequence[Summary], theirs: Sequence[Summary], quantity: str) -> list[tuple[float, float]]:
-    """Return the values of a quantity in the replications that both variants have."""
-    values = [
-        {
-            summary.replication: estimate.value
-            for summary in summaries
-            for name, estimate in measured(summary)
-            if name == quantity
-        }
-        for summaries in (ours, theirs)
-    ]
-    return [(values[0][r], values[1][r]) for r in sorted(values[0].keys() & values[1].keys())]

@@ -6,13 +6,14 @@
     >>> result = validate(["random", "power-of-d"], quick=True, on=["twin"])
     >>> result.passed, result["power-of-d"].fit.extrapolation
 
-A case is a scenario and what must be true of it (testbed.studies.validate.case). Its tests, and where their tolerances
-come from, are in testbed.studies.validate.judging and told in testbed/docs/validation.md.
+A case is a scenario and what must be true of it (testbed.studies.validate.case). Its tests are in
+testbed.studies.validate.judging; testbed/docs/validation.md explains them and their tolerances.
 """
 
 from testbed.studies.validate.case import Case
-from testbed.studies.validate.reading import cases_of, chosen
-from testbed.studies.validate.result import CaseResult, Finding, Validation
+from testbed.studies.validate.choosing import cases_of, chosen
+from testbed.studies.validate.findings import CaseResult, Finding
+from testbed.studies.validate.result import Validation
 from testbed.studies.validate.suite import built_in
 from testbed.studies.validate.validating import validate
 

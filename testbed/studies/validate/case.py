@@ -1,4 +1,4 @@
-"""Validation cases: a scenario, what must be true of it, and how it is looked at."""
+"""Validation cases: a scenario, what must be true of it, and where it is run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from testbed.theory.predict import NoPrediction, Prediction, predict
 Place = Literal["twin", "cluster"]
 PLACES: tuple[Place, ...] = ("twin", "cluster")
 
-#: Numbers of servers over which a case with a limit is run: in the full suite, and with --quick.
+#: The numbers of servers for a case with a limit: in the full suite, and with --quick.
 SIZES = (20, 50, 100, 200, 500, 1000)
 QUICK_SIZES = (20, 40, 60, 100)
-#: Replications on the twin where the scenario does not say how many.
+#: Replications on the twin where the scenario does not give a number.
 REPLICATIONS = 24
-#: A run of more servers is shorter, so that each has about as many jobs, but its measured window is not below this.
+#: A run of more servers is shorter, so that each run has about as many jobs, but its window is at least this long.
 LEAST_WINDOW = 20.0
 
 
 class Expected(NamedTuple):
-    """A mean response time, in time units, and the prediction that it is from; None if it was given."""
+    """A mean response time, in time units, and the prediction that it comes from; None if the user gave it."""
 
     mean: float
     prediction: Prediction | None
@@ -36,9 +36,10 @@ class Expected(NamedTuple):
 class Case:
     """A scenario and what must be true of it.
 
-    ``scenario``: what the twin runs, ``run.replications`` times. ``servers``: the numbers of servers over which the
-    theory's limit is looked for; empty where theory is for the scenario as it is. ``cluster``: what real processes run,
-    once; None if nothing. ``about``: one line for a reader; ``known_error``: where ``expect.within`` is from.
+    ``scenario``: what the twin runs, ``run.replications`` times. ``servers``: the numbers of servers
+    from which the limit is extrapolated; empty where theory is for the scenario as it is. ``cluster``: what real
+    processes run, once; None if nothing. ``about``: one line for a reader; ``known_error``: the reason for
+    ``expect.within``.
     """
 
     name: str
@@ -58,22 +59,22 @@ class Case:
 
     @property
     def whole(self) -> Scenario:
-        """The scenario with all that it is held to: saved as a file, it is this case, but for what the cluster runs."""
+        """The scenario with its ``[expect]``: saved as a file, it is this case, except for the cluster's scenario."""
         expect = msgspec.structs.replace(self.expect, finite_n=list(self.servers) or False)
         return msgspec.structs.replace(self.scenario, expect=expect)
 
     @property
     def jobs(self) -> int:
-        """Jobs, and where jobs have several tasks the tasks, that the twin simulates."""
+        """The jobs, and where jobs have several tasks the tasks, that the twin simulates."""
         return sum((expected_jobs(s) + expected_tasks(s)) * s.run.replications for s in self.twins)
 
     @property
     def cluster_seconds(self) -> float:
-        """How long the run on the cluster takes, without the starting of processes."""
+        """The duration of the run on the cluster, without the start of processes."""
         return 0.0 if self.cluster is None else self.cluster.horizon * self.cluster.run.time_unit_seconds
 
     def expected(self, scenario: Scenario) -> Expected:
-        """Return what the case expects of a scenario. Raises ScenarioError where there is no theory, nor a number."""
+        """Return the expected value for a scenario. Raises ScenarioError if there is neither theory nor a number."""
         if self.expect.mean_response_time != "theory":
             return Expected(self.expect.mean_response_time, None)
         prediction = predict(scenario)
@@ -87,8 +88,8 @@ class Case:
 def at_size(scenario: Scenario, servers: int) -> Scenario:
     """Return the scenario with N servers at the same load: pools, and dispatchers if there are several, in proportion.
 
-    The measured window shrinks as N grows, so that the number of jobs stays; but not below 20 time units. Raises
-    ScenarioError where N doesn't divide so.
+    The measured window shrinks as N grows, so that the number of jobs stays the same, but not below 20 time units.
+    Raises ScenarioError if a pool or the dispatchers would not be a whole number.
     """
     factor = servers / scenario.servers
     if math.isclose(factor, 1.0):
@@ -132,7 +133,7 @@ def places(text: str) -> list[Place]:
 
 
 def only_on(cases: Sequence[Case], places: Sequence[Place]) -> list[Case]:
-    """Return the cases as far as they are looked at in ``places``; those that are not at all are left out."""
+    """Return the cases restricted to ``places``, without those that run in none of them."""
     found = []
     for case in cases:
         on: list[Place] = [place for place in case.expect.on if place in places]

@@ -1,4 +1,4 @@
-"""How far a finite cluster is from a limit of many servers, measured: a fit over the number of servers."""
+"""The distance of a finite cluster from a limit of many servers: a fit over the number of servers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TERMS = 3  # of the fit: the limit, b / N and c / N^2
 
 
 class FiniteSizeFit(msgspec.Struct, frozen=True, kw_only=True):
-    """The fit of a + b/N + c/N^2 to the twin's errors: what it measured less what theory says at N, shares of theory.
+    """The fit of a + b/N + c/N^2 to the twin's errors: measured value minus theory at N, as a fraction of theory.
 
-    ``extrapolation`` is a, what is left of the error in the limit: 0 if theory is right. ``first_order`` is b and
-    ``second_order`` c. ``misfit`` are what the errors have besides: independent combinations of them that are 0 if
-    they shrink as the fit does, one for each number of servers above three.
+    ``extrapolation`` is a, the error in the limit: 0 if theory is right. ``first_order`` is b and ``second_order`` c.
+    ``misfit``: independent combinations of the errors that are 0 if the errors shrink as the fit does, one for each
+    number of servers above three.
     """
 
     extrapolation: Estimate
@@ -30,7 +30,7 @@ class FiniteSizeFit(msgspec.Struct, frozen=True, kw_only=True):
     misfit: list[Estimate]
 
     def error(self, servers: float) -> float:
-        """Return the fitted error at N servers, as a share of theory."""
+        """Return the fitted error at N servers, as a fraction of theory."""
         a, b, c = (estimate.value for estimate in (self.extrapolation, self.first_order, self.second_order))
         return a + b / servers + c / servers**2
 
@@ -38,18 +38,17 @@ class FiniteSizeFit(msgspec.Struct, frozen=True, kw_only=True):
 def fit(servers: Sequence[int], errors: Sequence[Estimate], weights: Sequence[float]) -> FiniteSizeFit:
     """Fit a + b/N + c/N^2 by weighted least squares.
 
-    ``servers``: the N, at least four; ``errors``: of each; ``weights``: one over their variances up to a factor, as it
-    is known beforehand (the number of jobs): the fit is then linear in the errors, and unbiased. Standard errors are
-    those of the errors themselves, which may have other variances than the weights say; degrees of freedom are
-    Satterthwaite's. The mean field of Markov population models has such an expansion: Gast and Van Houdt, Proc. ACM
-    Meas. Anal. Comput. Syst. 1 (2017), 2.
+    ``servers``: the N, at least four; ``errors``: one for each N; ``weights``: proportional to the inverse variances,
+    as known beforehand (the number of jobs), so that the fit is linear in the errors and unbiased. Standard errors
+    follow from those of ``errors``, whatever the weights; degrees of freedom are Satterthwaite's. The mean field of
+    Markov population models has such an expansion: Gast and Van Houdt, Proc. ACM Meas. Anal. Comput. Syst. 1 (2017), 2.
     """
     if len(servers) <= TERMS:
         raise ValueError(f"{len(servers)} numbers of servers: a fit needs more than {TERMS}")
     inverse = 1.0 / np.asarray(servers, dtype=np.float64)
     design = np.stack([np.ones_like(inverse), inverse, inverse**2], axis=1)
     root = np.sqrt(np.asarray(weights, dtype=np.float64) / max(weights))
-    # Columns of very different sizes: scaled, or the small ones would be lost in rounding.
+    # The columns differ much in size, and are scaled: otherwise the small ones would be lost in rounding.
     scale = np.abs(design).max(axis=0)
     q, r = np.linalg.qr(root[:, None] * design / scale, mode="complete")
     coefficients = np.linalg.solve(r[:TERMS], q[:, :TERMS].T) * root / scale[:, None]

@@ -1,9 +1,8 @@
-"""The tests of a case: twin against theory, cluster against twin, the cluster's verdict."""
+"""The tests of a case: twin against theory, cluster against twin, and the cluster's verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
@@ -11,9 +10,10 @@ from scipy import stats
 from testbed.measure.checks import percent
 from testbed.measure.control_variate import Estimate
 from testbed.measure.statistics import replication_interval
-from testbed.scenario import resolved
-from testbed.studies.validate.finite_size import FiniteSizeFit, fit
-from testbed.studies.validate.result import (
+from testbed.runs.result import VariantRun
+from testbed.scenario import Scenario, resolved
+from testbed.studies.validate.case import Case, Expected
+from testbed.studies.validate.findings import (
     CLUSTER_LEVEL,
     EMULATION,
     LEVEL,
@@ -27,26 +27,22 @@ from testbed.studies.validate.result import (
     Finding,
     OnCluster,
 )
-from testbed.studies.validate.running import TwinReading, estimated
+from testbed.studies.validate.finite_size import FiniteSizeFit, fit
+from testbed.studies.validate.twin_reading import TwinReading, estimated
 
-if TYPE_CHECKING:
-    from testbed.runs.result import VariantRun
-    from testbed.scenario import Scenario
-    from testbed.studies.validate.case import Case, Expected
-
-#: An error whose product with N falls below this share of what it was shrinks faster than 1/N.
+#: An error shrinks faster than 1/N if its product with N falls below this fraction of the first one.
 FASTER = 0.25
 ROUNDING = 1e-9
-PATHWISE = "emulation error"  # the verdict's check of what is tested here as EMULATION
+PATHWISE = "emulation error"  # the verdict's name for what is tested here as EMULATION
 
 
 def judge(
     case: Case, expected: Sequence[Expected], twins: Sequence[Sequence[TwinReading]], cluster: VariantRun | None
 ) -> CaseResult:
-    """Return what a case came to.
+    """Return the result of a case.
 
-    ``expected``: of the case's own scenario, and then of each of its ``twins``; ``twins``: for each of these what its
-    replications measured; ``cluster``: the run on real processes beside its twin, None where there is none.
+    ``expected``: for the case's own scenario, and then for each of its ``twins``; ``twins``: for each of these the
+    measurements of its replications; ``cluster``: the run on real processes with its twin, None if there is none.
     """
     own, *others = expected
     prediction = own.prediction
@@ -98,9 +94,9 @@ def _difference(
     half_width = difference.half_width(level) + ROUNDING
     low, high = difference.value - half_width, difference.value + half_width
     passed = low <= allowed[1] and high >= allowed[0]
-    told = "chance explains" if passed else "chance explains only"
-    # A share of the expected value; signs matter here, so that no absolute value is shown.
-    reason = f"{what} by {difference.value:+.2%}; {told} {half_width:.2%}{_beside(allowed)}"
+    chance = "chance explains" if passed else "chance explains only"
+    # A fraction of the expected value; its sign matters.
+    reason = f"{what} by {difference.value:+.2%}; {chance} {half_width:.2%}{_besides(allowed)}"
     return Finding(
         check=check,
         passed=passed,
@@ -112,11 +108,11 @@ def _difference(
     )
 
 
-def _beside(allowed: tuple[float, float]) -> str:
+def _besides(allowed: tuple[float, float]) -> str:
     low, high = allowed
     if max(-low, high) < 1e-6:
         return ""
-    return f" beside {low:+.2%} to {high:+.2%}"
+    return f", and {low:+.2%} to {high:+.2%} is allowed"
 
 
 def _against_theory(case: Case, size: AtSize) -> str:
@@ -125,18 +121,20 @@ def _against_theory(case: Case, size: AtSize) -> str:
 
 
 def _workload(scenario: Scenario, readings: Sequence[TwinReading]) -> Finding:
-    """What arrives has a known mean whatever the policy does; the other tests take its noise out, and rely on it."""
+    """Test arrivals and sizes. Their means are known whatever the policy does, and the other tests rely on them."""
     offered = [float(np.prod(reading.controls)) for reading in readings]
     interval = replication_interval(offered)
     assert interval.mean is not None
     k = len(offered)
     error = float(np.std(offered, ddof=1)) / k**0.5 if k > 1 else 0.0
     one = 1.0 / (scenario.rate * scenario.run.duration)  # regular arrivals: the window holds one more or less
-    return _difference(WORKLOAD, Estimate(interval.mean - 1.0, error, k - 1), (-one, one), "the work that came is off")
+    return _difference(
+        WORKLOAD, Estimate(interval.mean - 1.0, error, k - 1), (-one, one), "the work that arrived is off"
+    )
 
 
 def _faster(sizes: Sequence[AtSize]) -> bool:
-    """Whether the error surely shrinks faster than 1/N, as where no job waits once there are enough servers."""
+    """Return whether the error surely shrinks faster than 1/N, as where no job waits once there are enough servers."""
     first, last = sizes[0], sizes[-1]
     sure = abs(last.error.value) + last.error.half_width(LEVEL)
     return last.servers * sure < FASTER * first.servers * abs(first.error.value)
@@ -160,7 +158,7 @@ def _fitted(case: Case, found: FiniteSizeFit, sizes: Sequence[AtSize]) -> list[F
     )
     findings = [_difference(LIMIT, found.extrapolation, case.expect.allowance, what)]
     worst = max(found.misfit, key=lambda misfit: abs(misfit.value) / max(misfit.standard_error, 1e-300))
-    # One test of the worst of several, each at its part of the level.
+    # The worst of several is tested, each at its part of the level.
     widened = worst.half_width(LEVEL / len(found.misfit)) / max(worst.half_width(LEVEL), 1e-300)
     spread = Estimate(worst.value, worst.standard_error * widened, worst.freedom)
     findings.append(_difference(SHAPE, spread, (0.0, 0.0), "the errors are off a fit of b/N + c/N²"))
@@ -183,17 +181,17 @@ def _cluster(case: Case, run: VariantRun) -> tuple[OnCluster | None, list[Findin
             f"the cluster's mean {pathwise.emulated_mean:.4g} is off its twin's {twin_mean:.4g}, of which messages and "
             f"timers took {percent(overhead)}; it is off"
         )
-        # The messages' own time, and as much again for what their delay does to the queues.
+        # The messages' own time, and as much again for the effect of their delay on the queues.
         findings.append(
             _difference(EMULATION, Estimate(error, deviation, freedom), (0.0, 2 * overhead), what, CLUSTER_LEVEL)
         )
     else:
         findings.append(Finding(check=EMULATION, passed=False, reason="no job could be compared with the twin's"))
-    # How far it is from its twin was tested above, at a level of its own.
+    # The difference from its twin was tested above, at a level of its own.
     reasons = [check.explanation for check in summary.verdict.checks if not check.passed and check.name != PATHWISE]
     wanted = case.expect.verdict
     said = "suspect" if reasons else "valid"
-    reason = f"the run says of itself: {'; '.join([said, *reasons])}"
+    reason = f"the run's verdict: {'; '.join([said, *reasons])}"
     if said != wanted != "any":
         reason += f"; {wanted} is expected"
     findings.append(Finding(check=VERDICT, passed=wanted in ("any", said), reason=reason))

@@ -1,4 +1,4 @@
-"""The built-in suite: a case for each policy with a prediction, and for each kind of formula."""
+"""The built-in suite: a case for each policy with a prediction, and for each type of formula."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BASE: Final = decode(
         "dispatch": {"policy": "random"},
     }
 )
-#: Where the theory is a limit: N = 20 for so long, and shorter for larger N.
+#: Where the theory is a limit: the duration is for N = 20, and shorter for larger N.
 _LIMIT: Final[Settings] = {"cluster.pools.main.servers": 20, "run.warmup": 50, "run.duration": 180}
 _QUICK_FACTOR, _FULL_FACTOR = 0.4, 4.0  # of these durations
-#: On real processes: 20 servers if they are alike, and a time unit that keeps the messages' own time small.
+#: On real processes: 20 servers if all are the same, and a time unit that is long compared with message delays.
 _CLUSTER: Final[Settings] = {"run.warmup": 40, "run.replications": 1, "run.drain": 60, "cluster.nodes": 2}
 _CLUSTER_QUICK: Final[Settings] = {**_CLUSTER, "run.time_unit": "30ms", "run.duration": 160}
 _CLUSTER_FULL: Final[Settings] = {**_CLUSTER, "run.time_unit": "50ms", "run.duration": 400}
@@ -70,12 +70,12 @@ _MOVING: Final[Settings] = {
     "workload.load": 0.6,
     "run.warmup": 120,
 }
-_COPIES: Final[Settings] = {"run.warmup": 30, "run.duration": 100}  # they cost thrice as much
+_COPIES: Final[Settings] = {"run.warmup": 30, "run.duration": 100}  # they take three times as long
 _SMALL: Final[Settings] = {"run.duration": 12000, "run.warmup": 200}  # two servers
 _TASKS: Final[Settings] = {"workload.tasks": 4, "workload.load": 0.6}
 
 ENTRIES: Final[Mapping[str, _Entry]] = {
-    # Policies that look at no queue: exact.
+    # Queue-oblivious policies: exact.
     "random": _Entry("M/M/1 at each server", cluster_when_quick=True),
     "random-variable": _Entry("M/G/1 at each server", {"workload.size": _VARIABLE, "workload.load": 0.5}),
     "random-buffers": _Entry("M/M/1/b: jobs are dropped", {"cluster.pools.main.buffer": 4, "workload.load": 0.9}),
@@ -89,7 +89,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
         "between E_N/M/1 and M/M/1",
         {**_policy("round-robin"), "cluster.dispatchers": 4},
         within=(-0.45, 0.0),
-        known_error="the prediction's own: the truth is between one dispatcher's round robin and random routing",
+        known_error="of the prediction: the truth is between one dispatcher's round robin and random routing",
     ),
     # Limits of many servers.
     "power-of-d": _Entry("Vvedenskaya et al.", _policy("power-of-d", d=2), limit=True, cluster_when_quick=True),
@@ -100,7 +100,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
         "no job waits",
         {**_policy("jsq"), "workload.load": 0.5},
         limit=True,
-        servers=((10, 20, 50, 100), (10, 20, 50, 100, 200)),  # each job asks all servers
+        servers=((10, 20, 50, 100), (10, 20, 50, 100, 200)),  # each job probes all servers
     ),
     "least-outstanding": _Entry("no job waits", {**_policy("least-outstanding"), "workload.load": 0.5}, limit=True),
     "jiq": _Entry("no job waits", {**_policy("jiq"), "workload.load": 0.5}, limit=True),
@@ -109,7 +109,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
         {**_policy("jiq"), "cluster.dispatchers": 2},
         limit=True,
         within=(0.0, 0.05),
-        known_error="the limit takes no idle server's report for outdated; on the twin 2 to 4 % too low at load 0.7",
+        known_error="the limit assumes that no idle report is outdated; it is 2 to 4 % too low at load 0.7",
     ),
     "batch-filling": _Entry(
         "jobs of 4 tasks", {**_TASKS, **_policy("batch-filling", d=2)}, limit=True, cluster_when_quick=True
@@ -182,7 +182,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
             "workload.load": 0.25,
         },
         within=0.05,
-        known_error="the prediction's own: within 5 % for thresholds of at least twice the mean size",
+        known_error="of the prediction: within 5 % for thresholds of at least twice the mean size",
     ),
     "replication": _Entry(
         "at twice the mean size",
@@ -194,7 +194,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
             "workload.load": 0.3,
         },
         within=(0.0, 0.12),
-        known_error="the prediction's own: up to 12 % too low",
+        known_error="of the prediction: up to 12 % too low",
     ),
     "full-redundancy": _Entry(
         "replicas from the start: one queue",

@@ -1,22 +1,34 @@
-"""Validation from cases to results: the twin's runs over all cores, the cluster's one after the other."""
+"""Making a validation: from cases to results, and the files that hold these.
+
+validation.json    everything (testbed.studies.validate.result.Validation), for `testbed report`
+tests.csv          a row per test: case, check, difference, interval, what is allowed, passed, reason; also .parquet
+sizes.csv          a row per case and number of servers: theory, twin, interval, the fit's error; also .parquet
+<case>.svg/.png    for each limit the error over the number of servers, with the fit
+environment.json   versions, cores, when, how long
+
+`testbed validate` adds report.html, the page that `testbed report` makes of the folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.runs.experiment import run
-from testbed.runs.result import VariantRun
-from testbed.studies.twins import TwinRun, run_twins
-from testbed.studies.validate.case import PLACES, Case, Place, only_on
-from testbed.studies.validate.judging import judge
-from testbed.studies.validate.reading import chosen
-from testbed.studies.validate.result import Validation
-from testbed.studies.validate.running import TwinReading, twin_reading
+import msgspec
+import pyarrow as pa
 
-#: Called with how many runs are done, how many there are, and what comes next.
-Progress = Callable[[int, int, str], None]
+from testbed.runs.result import VariantRun
+from testbed.studies import plot_style
+from testbed.studies.engine import make_runs
+from testbed.studies.plan import Measure, Run
+from testbed.studies.progress import Progress
+from testbed.studies.store import StudyFolder
+from testbed.studies.validate.case import PLACES, Case, Place, only_on
+from testbed.studies.validate.choosing import chosen
+from testbed.studies.validate.figures import figures
+from testbed.studies.validate.judging import judge
+from testbed.studies.validate.result import Validation
+from testbed.studies.validate.twin_reading import TwinReading, twin_reading
 
 
 def validate(
@@ -26,9 +38,9 @@ def validate(
     on: Sequence[Place] = PLACES,
     output: str | Path | None = None,
     processes: int | None = None,
-    progress: Progress = lambda done, total, doing: None,
+    progress: Progress | None = None,
 ) -> Validation:
-    """Hold cases to what must be true of them: the twin to theory, the cluster to its twin and to its own verdict.
+    """Compare the twin with theory, and the cluster with its twin, in each case; judge the differences.
 
     Args:
         cases: names of built-in ones, scenario files with ``[expect]``, folders of such files, or Case objects;
@@ -37,72 +49,129 @@ def validate(
         on: some of "twin" and "cluster".
         output: the folder in which to make the validation's folder; None to keep everything in memory.
         processes: that simulate; default: one per core.
-        progress: told how many runs are done, how many there are, and what comes next.
+        progress: shows how far the validation is (testbed.studies.progress); by default nothing is shown.
 
-    Ctrl-C ends it early: cases without an answer are in ``unfinished``. Raises ScenarioError for a case that can't be,
-    ValueError when none of them is looked at in ``on``, testbed.runs.run_folder.OutputError when the folder can't be
-    used, and testbed.studies.twins.TwinError and testbed.cluster.processes.ClusterError when runs fail.
+    Ctrl-C ends it early: cases without a result are in ``unfinished``. Raises ScenarioError for an invalid case,
+    ValueError when no case runs in any of the places ``on``, testbed.runs.run_folder.OutputError when the folder can't
+    be used, and testbed.studies.workers.TwinError and testbed.cluster.processes.ClusterError when runs fail.
     """
     named = chosen(cases, quick)
     wanted = only_on(named, on)
     if not wanted:
         elsewhere = " and ".join(place for place in PLACES if only_on(named, [place]))
         raise ValueError(
-            f"on: {','.join(on)} leaves nothing to look at: {', '.join(case.name for case in named)}: looked at on "
-            f"{elsewhere} only; give --on {elsewhere}, or change expect.on"
+            f"on: {','.join(on)} leaves nothing to run: {', '.join(case.name for case in named)}: runs on {elsewhere} "
+            f"only; give --on {elsewhere}, or change expect.on"
         )
-    # Here, so that what can't be expected is told before anything is made or run.
+    # Before the folder is made and anything runs, so that a case without an expectation is an error at once.
     expected = {case.name: [case.expected(scenario) for scenario in (case.scenario, *case.twins)] for case in wanted}
-    folder = None
-    if output is not None:
-        from testbed.studies.validate.folder import ValidationFolder
-
-        folder = ValidationFolder(Path(output))
+    folder = StudyFolder.create(Path(output), "validation") if output is not None else None
     asked = None if any(isinstance(case, Case) for case in cases) else [str(case) for case in cases]
     result = Validation(quick=quick, asked=asked, on=list(on), cases=[])
-    twins: dict[tuple[str, int], list[TwinReading]] = {}
-    clusters: dict[str, VariantRun] = {}
-    with suppress(KeyboardInterrupt):
-        _run(wanted, processes, progress, twins, clusters)
+    runs = _Runs(wanted)
+    make_runs(runs, progress or Progress(), processes)
     for case in wanted:
-        readings = [twins.get((case.name, i), []) for i in range(len(case.twins))]
+        readings = [runs.twins.get((case.name, i), []) for i in range(len(case.twins))]
         complete = all(len(r) == s.run.replications for r, s in zip(readings, case.twins, strict=True))
-        if complete and (case.cluster is None or case.name in clusters):
-            result.cases.append(judge(case, expected[case.name], readings, clusters.get(case.name)))
+        if complete and (case.cluster is None or case.name in runs.clusters):
+            result.cases.append(judge(case, expected[case.name], readings, runs.clusters.get(case.name)))
         else:
             result.unfinished.append(case.name)
     if folder is not None:
-        folder.save(result)
+        save(result, folder)
     return result
 
 
-def _run(
-    cases: Sequence[Case],
-    processes: int | None,
-    progress: Progress,
-    twins: dict[tuple[str, int], list[TwinReading]],
-    clusters: dict[str, VariantRun],
-) -> None:
-    on_cluster = [case for case in cases if case.cluster is not None]
-    total = sum(scenario.run.replications for case in cases for scenario in case.twins) + len(on_cluster)
-    done = 0
+class _Runs:
+    """The runs of a validation, for the engine (testbed.studies.plan.StudyRuns)."""
 
-    def planned() -> Iterator[TwinRun]:
-        for case in cases:
-            for i, scenario in enumerate(case.twins):
-                for replication in range(scenario.run.replications):
-                    yield TwinRun(scenario, replication, key=(case.name, i))
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self.twins: dict[tuple[str, int], list[TwinReading]] = {}
+        self.clusters: dict[str, VariantRun] = {}
+        self._missing = [
+            *(
+                Run(
+                    case.name,
+                    case.cluster,
+                    where="cluster and twin",
+                    key=case.name,
+                    variant=case.name,
+                    doing=f"cluster: {case.name}",
+                )
+                for case in cases
+                if case.cluster is not None
+            ),
+            *(
+                Run(
+                    f"{case.name}, {scenario.servers} servers, replication {replication + 1}",
+                    scenario,
+                    replication,
+                    key=(case.name, i),
+                    doing=f"twin: {case.name}",
+                )
+                for case in cases
+                for i, scenario in enumerate(case.twins)
+                for replication in range(scenario.run.replications)
+            ),
+        ]
 
-    # The cluster's runs come first and alone: nothing else must take the processors from real processes.
-    for case in on_cluster:
-        assert case.cluster is not None
-        progress(done, total, f"cluster: {case.name}")
-        clusters[case.name] = run(case.cluster, where="cluster and twin").runs[0]
-        done += 1
-    if any(case.twins for case in cases):
-        with closing(run_twins(planned(), twin_reading, processes)) as made:
-            progress(done, total, "twin")
-            for twin, reading in made:
-                done += 1
-                twins.setdefault(twin.key, []).append(reading)
-                progress(done, total, f"twin: {twin.key[0]}")
+    @property
+    def measure(self) -> Measure[TwinReading]:
+        return twin_reading
+
+    def missing(self) -> Sequence[Run]:
+        missing, self._missing = self._missing, []
+        return missing
+
+    def keep_twin(self, run: Run, value: TwinReading) -> None:
+        self.twins.setdefault(run.key, []).append(value)
+
+    def keep_cluster(self, run: Run, made: VariantRun) -> None:
+        self.clusters[run.key] = made
+
+
+def save(result: Validation, folder: StudyFolder) -> None:
+    """Write all files. Raises OutputError."""
+    result.folder = str(folder.path)
+    folder.write("validation.json", msgspec.json.format(msgspec.json.encode(result), indent=2))
+    folder.write_table("tests", pa.Table.from_pylist(_tests(result)))
+    folder.write_table("sizes", pa.Table.from_pylist(_sizes(result)))
+    plot_style.save(figures(result), folder)
+    folder.close()
+
+
+def _tests(result: Validation) -> list[dict[str, object]]:
+    return [
+        {
+            "case": case.name,
+            "policy": case.policy,
+            "kind": case.kind,
+            "check": finding.check,
+            "passed": finding.passed,
+            "difference": finding.difference,
+            "low": finding.low,
+            "high": finding.high,
+            "allowed_low": finding.allowed[0] if finding.allowed else None,
+            "allowed_high": finding.allowed[1] if finding.allowed else None,
+            "reason": finding.reason,
+        }
+        for case in result.cases
+        for finding in case.findings
+    ]
+
+
+def _sizes(result: Validation) -> list[dict[str, object]]:
+    return [
+        {
+            "case": case.name,
+            "servers": size.servers,
+            "theory": size.theory,
+            "twin": size.twin.value,
+            "half_width": size.twin.half_width(0.05),
+            "replications": size.replications,
+            "error": size.error.value,
+            "fitted_error": case.fit.error(size.servers) if case.fit else None,
+        }
+        for case in result.cases
+        for size in case.sizes
+    ]

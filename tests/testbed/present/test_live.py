@@ -13,8 +13,10 @@ from testbed.cluster.snapshot import Responses, Snapshot
 from testbed.core.records import RESPONSE_BUCKETS
 from testbed.measure.histogram import LogHistogram
 from testbed.present import live
-from testbed.present.live import Bar, Lines
+from testbed.present.live import Bar, Lines, StudyBar, StudyLines
 from testbed.runs.display import Silent
+from testbed.scenario import load
+from testbed.studies.plan import Run
 
 
 def snapshot(variant: str, replication: int = 0, time: float = 10.0, **more: Any) -> Snapshot:
@@ -74,3 +76,40 @@ def test_silence() -> None:
     with Silent() as silent:
         silent.announce("x")
         silent.show(snapshot("random"))
+
+
+def runs() -> list[Run]:
+    return [Run(f"run {i}", load("quickstart"), i) for i in range(12)]
+
+
+def test_lines_about_a_study_count_runs_and_tell_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    said = io.StringIO()
+    lines = StudyLines(Console(file=said, width=200))
+    lines.expect(runs())
+    for run in runs()[:6]:  # a half of the work, at 2 s a run
+        clock[0] += 2.0
+        lines.finished(run)
+    assert said.getvalue().splitlines()[-1] == "6 of 12 runs, 0:00:12 left"
+
+
+def test_the_bar_of_a_study_shows_the_same() -> None:
+    said = io.StringIO()
+    with StudyBar(Console(file=said, width=100, force_terminal=True)) as bar:
+        bar.expect(runs())
+        for run in runs()[:6]:
+            bar.finished(run)
+        bar.announce("by the way")
+    assert "6 of 12 runs" in said.getvalue()
+    assert "50%" in said.getvalue()
+    assert "by the way" in said.getvalue()
+
+
+def test_what_a_resumed_study_had_finished_counts() -> None:
+    said = io.StringIO()
+    with StudyBar(Console(file=said, width=100, force_terminal=True)) as bar:
+        bar.resume(3, 4.0)
+        bar.expect(runs())
+    assert "3 of 15 runs" in said.getvalue()
+    assert "25%" in said.getvalue()

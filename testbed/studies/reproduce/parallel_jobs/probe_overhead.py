@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import relative_queueing_delay, utilisation
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.scenarios import parallel_jobs
 from testbed.studies.reproduce.study import PARALLEL_JOBS, Point, Row, Settings, Study
 from testbed.theory.parallel_jobs import mean_field, probe_overhead_needed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
 
 SERVERS = 1000
 TARGETS = (0.5, 0.2, 0.05)

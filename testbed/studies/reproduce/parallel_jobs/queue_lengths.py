@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import queue_length_tail
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.scenarios import parallel_jobs
 from testbed.studies.reproduce.study import PARALLEL_JOBS, Point, Row, Setting, Settings, Study
 from testbed.theory.parallel_jobs import many_tasks_limit, mean_field
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
 
 LOAD, SERVERS, TASKS, D = 0.9, 1000, 10, 2.0
 LONGEST = 8

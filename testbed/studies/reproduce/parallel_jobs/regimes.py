@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import relative_queueing_delay, utilisation
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.scenarios import parallel_jobs
 from testbed.studies.reproduce.study import PARALLEL_JOBS, Point, Row, Settings, Study
 from testbed.theory.parallel_jobs import mean_field, number_of_probes, regime
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
 
 POLICIES = ("batch-filling", "batch-sampling", "per-task-power-of-d")
 ALPHA = 0.3

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import relative_queueing_delay, utilisation
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.scenarios import parallel_jobs
 from testbed.studies.reproduce.study import PARALLEL_JOBS, Point, Row, Settings, Study, value_of
 from testbed.theory.parallel_jobs import Regime, mean_field, regime
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
 
 ALPHA = 0.3  # load 1 - N^-0.3: sub-Halfin-Whitt, since it is below 1/2
 BATCH, SINGLE = "batch-filling", "power-of-d"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import mean_response_time, utilisation
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.rerouting_replication.case import (
     POLICY_MEANING,
     R_SLOW,
@@ -17,12 +21,6 @@ from testbed.studies.reproduce.rerouting_replication.case import (
     Case,
 )
 from testbed.studies.reproduce.study import RESOLVING_AFFINITY, Point, Row, Settings, Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
 
 ERROR, STRETCHED_ERROR = "error", "stretched_error"
 THRESHOLDS = (0.0, 0.5, 1.0, 2.0, 4.0, math.inf)

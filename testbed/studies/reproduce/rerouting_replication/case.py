@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.scenario import Scenario
 from testbed.studies.reproduce.rerouting_replication.standard_example import (
     IDENTICAL,
     INDEPENDENT,
@@ -19,9 +19,6 @@ from testbed.studies.reproduce.rerouting_replication.standard_example import (
     scenario,
 )
 from testbed.theory.rerouting_replication import Approximation, mean_latency, service_requirement, signal_matrix
-
-if TYPE_CHECKING:
-    from testbed.scenario import Scenario
 
 R_SLOW = 0.4
 SIZES_OF: Mapping[str, str] = {"identical": IDENTICAL, "i.i.d.": INDEPENDENT}

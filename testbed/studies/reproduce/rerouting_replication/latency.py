@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import mean_response_time, utilisation
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.rerouting_replication.case import (
     POLICY_MEANING,
     R_SLOW,
@@ -18,12 +22,6 @@ from testbed.studies.reproduce.rerouting_replication.case import (
     Case,
 )
 from testbed.studies.reproduce.study import RESOLVING_AFFINITY, Point, Row, Settings, Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
 
 RATE = 0.35  # no redundancy can carry 0.571, full redundancy of identical replicas 0.5
 LATENCY, STRETCHED = "mean_latency", "stretched"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from testbed.studies.reproduce.plots import curves
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.rerouting_replication.standard_example import (
     FINITE_VARIANCE,
     IDENTICAL,
@@ -19,12 +23,6 @@ from testbed.studies.reproduce.rerouting_replication.standard_example import (
     service_used,
 )
 from testbed.studies.reproduce.study import RESOLVING_AFFINITY, Point, Row, Settings, Study, shown, value_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
 
 BOUND = "stability_bound"
 R_SLOW = 0.2  # where the knowledge of the types is varied

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import lsq_linear
 
 from testbed.core.records import Measurements
+from testbed.measure.copies import NominalPool, pool_uses
 from testbed.measure.summary import measured_window
+from testbed.scenario import Scenario, decode
 from testbed.theory.rerouting_replication import (
     FullRedundancy,
     Knowledge,
@@ -32,9 +35,6 @@ from testbed.theory.rerouting_replication import (
     stability_bound,
 )
 from testbed.workload.distributions import Exponential, Pareto
-
-if TYPE_CHECKING:
-    from testbed.scenario import Scenario
 
 POOLS = ("one", "two")
 IDENTICAL, INDEPENDENT = "exponential, identical", "exponential, i.i.d."
@@ -121,8 +121,6 @@ def scenario(
     ``thresholds``: by pool, in time units; ``assignment``: alpha_ij, the share of type-j jobs that start in pool i,
     shape (2, 2); neither for KS. ``load``: arrivals per server and time unit. ``q``, ``signal``: as in ``knowledge``.
     """
-    from testbed.scenario import decode
-
     size, dependence = SIZES[sizes]
     law: Any = msgspec.to_builtins(size)
     dispatch: dict[str, Any] = {"policy": "static", "knows": "sizes"}
@@ -153,8 +151,6 @@ def scenario(
 
 def _told(assignment: npt.NDArray[np.float64], signal: str, q: float) -> dict[str, Any]:
     """Return what the dispatcher knows, and the shares of the pools by signal that give the assignment by type."""
-    from scipy.optimize import lsq_linear
-
     # alpha_ij = sum_k Q_jk beta_ik, with beta a probability.
     signals = signal_matrix(knowledge(signal, q), types=2)
     first = lsq_linear(signals, assignment[0], bounds=(0.0, 1.0), method="bvls").x.round(12).tolist()
@@ -167,8 +163,6 @@ def _told(assignment: npt.NDArray[np.float64], signal: str, q: float) -> dict[st
 
 def service_used(scenario: Scenario, measurements: Measurements) -> list[float]:
     """Return the mean processing time that the completed jobs of the window used in each pool, in time units."""
-    from testbed.measure.copies import NominalPool, pool_uses
-
     pools = [NominalPool(pool.name, pool.servers, requirement=None) for pool in scenario.pools]
     window = measured_window(measurements, scenario.run.warmup, scenario.horizon)
     uses = pool_uses(measurements.columns, measurements.copies, pools, scenario.rate, window)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import queue_length_tail, utilisation
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.stealing_sharing.settings import SIZES, balanced
 from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Setting, Settings, Study, value_of
 from testbed.theory.stealing_sharing import load_boundary, unit_size_load_boundary
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
 
 EVERY, UNIT = "every size (bound)", "unit size"
 BOUNDARY, PENDING = "load_boundary", "pending_excess"

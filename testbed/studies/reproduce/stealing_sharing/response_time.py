@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
 from testbed.measure.probes import overall_probe_rate
 from testbed.measure.summary import measured_window
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import completed_jobs, mean_response_time, utilisation
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.stealing_sharing.settings import SIZES, balanced
 from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Settings, Study
-from testbed.theory.stealing_sharing import mean_field, probe_rate_for
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
-    from testbed.theory.stealing_sharing import Moved, Policy
+from testbed.theory.stealing_sharing import Moved, Policy, mean_field, probe_rate_for
 
 OVERALL = 0.5
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93)

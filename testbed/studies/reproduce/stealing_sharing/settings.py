@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from testbed.scenario import Scenario
 from testbed.studies.reproduce.scenarios import scenario
 from testbed.workload.distributions import Erlang, Exponential, Hyperexponential
-
-if TYPE_CHECKING:
-    from testbed.scenario import Scenario
 
 Size = Erlang | Exponential | Hyperexponential
 #: The paper's sizes by the names that the studies' tables give them; H2(SCV, f) is hyperexponential.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+from matplotlib.figure import Figure
 
 from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Settings, Study
 from testbed.workload.distributions import Hyperexponential
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class SizeParameters(Study):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from matplotlib.figure import Figure
+
+from testbed.core.records import Measurements
+from testbed.scenario import Scenario
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import mean_response_time, utilisation
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.stealing_sharing.settings import SIZES, balanced
 from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Settings, Study
 from testbed.theory.stealing_sharing import mean_field
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from testbed.core.records import Measurements
-    from testbed.scenario import Scenario
 
 SERVERS = 1000
 NAMES = {0.2: "Erlang-5", 5.0: "H2(5, 0.5)", 25.0: "H2(25, 0.5)"}

@@ -13,12 +13,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from testbed.cli import app
+from testbed.cli.reporting import write_report
 from testbed.measure.control_variate import Estimate
 from testbed.present.reports.validation import validation_page
+from testbed.studies.store import StudyFolder
 from testbed.studies.validate import CaseResult, Finding, Validation, validate
+from testbed.studies.validate.findings import EMULATION, LIMIT, SHAPE, THEORY, VERDICT, WORKLOAD, AtSize, OnCluster
 from testbed.studies.validate.finite_size import fit
-from testbed.studies.validate.folder import ValidationFolder
-from testbed.studies.validate.result import EMULATION, LIMIT, SHAPE, THEORY, VERDICT, WORKLOAD, AtSize, OnCluster
+from testbed.studies.validate.validating import save
 
 SERVERS = (20, 50, 100, 200)
 
@@ -70,7 +72,7 @@ def failing_case() -> CaseResult:
     findings = [
         finding(THEORY, 0.1, 0.03, (0.0, 0.05), "the twin's mean is off the theory's"),
         finding(EMULATION, 0.05, 0.03, (0.0, 0.032), "the cluster's mean is off its twin's"),
-        Finding(check=VERDICT, passed=True, reason="the run says of itself: valid"),
+        Finding(check=VERDICT, passed=True, reason="the run's verdict: valid"),
     ]
     scenario = 'name = "off on the cluster"\n'
     return made_case("off", sizes=[size], cluster=cluster, findings=findings, cluster_scenario=scenario)
@@ -87,11 +89,17 @@ def result() -> Validation:
     )
 
 
+def saved(result: Validation, parent: Path) -> Path:
+    """The folder of a validation, with its report."""
+    folder = StudyFolder.create(parent, "validation")
+    save(result, folder)
+    write_report(folder.path)
+    return folder.path
+
+
 @pytest.fixture(scope="module")
 def folder(result: Validation, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = ValidationFolder(tmp_path_factory.mktemp("validations"))
-    made.save(msgspec.convert(msgspec.to_builtins(result), Validation))
-    return made.path
+    return saved(msgspec.convert(msgspec.to_builtins(result), Validation), tmp_path_factory.mktemp("validations"))
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +194,8 @@ def test_how_to_have_it_again_is_there(page: Any, folder: Path) -> None:
 
 
 def test_a_case_made_in_python_can_be_had_again_from_the_page(tmp_path: Path, read_page: Callable[[str], Any]) -> None:
-    made = ValidationFolder(tmp_path)
-    made.save(Validation(quick=False, asked=None, on=["cluster"], cases=[failing_case()]))
-    text = read_page((made.path / "report.html").read_text()).text
+    made = saved(Validation(quick=False, asked=None, on=["cluster"], cases=[failing_case()]), tmp_path)
+    text = read_page((made / "report.html").read_text()).text
     assert "made in Python" in text
     assert "testbed validate scenario.toml --on cluster" in text
     assert "theory agree" not in text
@@ -224,10 +231,9 @@ within = 0.9
 def test_a_validation_of_nothing_but_unfinished_cases_has_a_page(
     tmp_path: Path, read_page: Callable[[str], Any]
 ) -> None:
-    made = ValidationFolder(tmp_path)
-    made.save(Validation(quick=True, asked=[], on=["twin"], cases=[], unfinished=["random", "jiq"]))
-    page = read_page((made.path / "report.html").read_text())
-    assert "interrupted before these cases were finished: random, jiq" in page.text
+    made = saved(Validation(quick=True, asked=[], on=["twin"], cases=[], unfinished=["random", "jiq"]), tmp_path)
+    page = read_page((made / "report.html").read_text())
+    assert "interrupted before these were finished: random, jiq" in page.text
     assert page.tables == {}
 
 

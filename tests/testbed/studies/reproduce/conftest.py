@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from testbed.scenario import Scenario, decode
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import mean_response_time, queue_length_tail
-from testbed.studies.reproduce.plots import curves
 from testbed.studies.reproduce.study import Point, Row, Settings, Study
 
 if TYPE_CHECKING:

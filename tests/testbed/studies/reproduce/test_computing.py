@@ -10,11 +10,12 @@ import pytest
 
 from testbed.runs.tables import plain_text
 from testbed.scenario import Scenario
+from testbed.studies.progress import Progress
 from testbed.studies.reproduce import Point, Study, UnknownStudyError, compute, registry, reproduce
 from testbed.studies.reproduce import study as named_study
-from testbed.studies.reproduce.folder import COLUMNS
 from testbed.studies.reproduce.study import value_of
-from testbed.studies.reproduce.table import study_table
+from testbed.studies.reproduce.study_files import COLUMNS
+from testbed.studies.reproduce.study_table import study_table
 
 
 @pytest.fixture
@@ -37,9 +38,9 @@ def test_points_have_theory_and_the_twin_over_its_replications(study: Study) -> 
 
 
 def test_points_with_an_equal_scenario_share_its_runs(study: Study) -> None:
-    seen: list[tuple[int, int]] = []
-    compute(study, processes=1, progress=lambda done, total, doing: seen.append((done, total)))
-    assert seen[-1] == (3, 3)
+    progress = Progress()
+    compute(study, processes=1, progress=progress)
+    assert (progress.runs_done, progress.runs_expected) == (3, 3)
 
 
 def test_processes_give_the_same_rows_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from testbed.studies.reproduce.plots import COLOURS, LINES, MARKS, curves, save
+from testbed.studies.plot_style import COLOURS, LINES, MARKS, save
+from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.study import Row
+from testbed.studies.store import StudyFolder
 
 ROWS = [
     Row({"x": x, "kind": kind, "d": d}, "delay", source, value, half_width=0.1 if source != "theory" else None)
@@ -30,7 +32,7 @@ def drawn(folder: Path) -> Path:
         caption="What it is. " * 20,
         log_x=True,
     )
-    save({"delay": figure}, folder)
+    save({"delay": figure}, StudyFolder(folder))
     return folder
 
 

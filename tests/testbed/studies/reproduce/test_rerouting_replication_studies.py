@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.scenario import Scenario
+from testbed.studies.plan import Run
 from testbed.studies.reproduce import studies
 from testbed.studies.reproduce.reference import reference
 from testbed.studies.reproduce.rerouting_replication.case import Case
@@ -22,7 +23,7 @@ from testbed.studies.reproduce.rerouting_replication.standard_example import (
     service_used,
 )
 from testbed.studies.reproduce.rerouting_replication.standard_example import scenario as example_scenario
-from testbed.studies.twins import TwinRun, run_twins
+from testbed.studies.workers import run_twins
 from testbed.theory.predict import stability_bound
 from testbed.theory.rerouting_replication import service_requirement
 
@@ -90,9 +91,7 @@ def test_replication_gains_from_revealed_types_by_unequal_thresholds_and_the_twi
     # Without the search: the processing time in each pool at these thresholds.
     used = service_requirement(example(INDEPENDENT, 0.2), POLICIES["Rep"], revealed.assignment, revealed.thresholds)
     assert used == pytest.approx([5 / revealed.rate] * 2, rel=1e-6)
-    ((_, measured),) = run_twins(
-        iter([TwinRun(scenario_at("Rep", INDEPENDENT, "revealed", 0.8), 0, key="x")]), service_used, 1
-    )
+    ((_, measured),) = run_twins([Run("x", scenario_at("Rep", INDEPENDENT, "revealed", 0.8))], service_used, 1)
     # Some 2100 jobs; the standard deviation of a job's time in a pool is about its mean: 2 % of it, here five times.
     assert measured == pytest.approx(used.tolist(), rel=0.12)
 

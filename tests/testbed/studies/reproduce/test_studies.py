@@ -12,9 +12,10 @@ import pytest
 from testbed.runs.tables import plain_text
 from testbed.scenario import Scenario
 from testbed.studies.reproduce import Point, Study, compute, studies
-from testbed.studies.reproduce.folder import StudyFolder
 from testbed.studies.reproduce.reference import numbers
-from testbed.studies.reproduce.table import studies_tables, study_table
+from testbed.studies.reproduce.study_files import save
+from testbed.studies.reproduce.study_table import studies_tables, study_table
+from testbed.studies.store import StudyFolder
 
 STUDIES = list(studies().values())
 ONLY_TABLES = ("stealing-sharing-sizes",)
@@ -44,8 +45,8 @@ def test_it_runs_in_a_tiny_form(study: Study, tmp_path: Path, monkeypatch: pytes
     assert not result.missing
     assert {row.quantity for row in result.rows} <= set(study.quantities)
     assert all(math.isfinite(row.value) for row in result.rows if row.source == "theory")
-    folder = StudyFolder(tmp_path, study)
-    folder.save(result)
+    folder = StudyFolder.create(tmp_path, study.name)
+    save(result, folder)
     drawn = sorted(folder.path.glob("*.svg"))
     assert drawn or study.name in ONLY_TABLES
     for plot in drawn:

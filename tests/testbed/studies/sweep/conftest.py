@@ -13,7 +13,7 @@ from testbed.measure.summary import Summary
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, decode
 from testbed.studies.sweep.plan import FinishedRun
-from testbed.studies.sweep.running import twin_summary
+from testbed.studies.sweep.sweeping import twin_summary
 
 TINY: dict[str, Any] = {
     "name": "tiny",

@@ -96,7 +96,7 @@ def test_an_interrupted_sweep_comes_to_the_same_replications(tiny: Tiny, finishe
         ({"on": ("twins",)}, "on: there is no 'twins'; give some of cluster, twin, theory"),
         ({"on": ()}, "on: give one or more"),
         ({"on": ("twin", "twin")}, "each once"),
-        ({"target": 0.0}, "target: must be a share between 0 and 1"),
+        ({"target": 0.0}, "target: must be a fraction between 0 and 1"),
         ({"target": 5.0}, "such as 0.01 for 1 %, not 5"),
         ({"target": 0.1, "budget": 1}, "budget: must be at least 2"),
     ],

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from testbed.cli import app
 from testbed.cli.app import INTERRUPTED
 from testbed.scenario import Scenario, resolved
-from testbed.studies import twins
-from testbed.studies.sweep import progress as progresses
-from testbed.studies.sweep.plan import Goal, Plan
-from testbed.studies.sweep.progress import Progress, ProgressBar, ProgressLines
+from testbed.studies import workers
+from testbed.studies.progress import Progress
 
 Tiny = Callable[..., Scenario]
 Command = Callable[..., Result]
@@ -27,7 +23,7 @@ Command = Callable[..., Result]
 def command(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs the command in a folder with ``tiny.toml``; the twin in this process, since starting others takes long."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(twins, "cores", lambda: 1)
+    monkeypatch.setattr(workers, "cores", lambda: 1)
     (tmp_path / "tiny.toml").write_text(resolved(tiny()))
     return lambda *arguments: CliRunner().invoke(app, ["sweep", *arguments], env={"COLUMNS": "120"})
 
@@ -80,8 +76,8 @@ def test_unstable_points_are_announced(command: Command, tiny: Tiny) -> None:
         ([], "scenario: missing; give what to run, or the folder of an interrupted sweep to resume"),
         (["quickstart"], "sweep: missing; give [sweep.grid]"),
         (["tiny.toml", "--on", "twin,moon"], "on: there is no 'moon'; give some of cluster, twin, theory"),
-        (["tiny.toml", "--target", "good"], "target: must be a share such as 1% or 0.01, not 'good'"),
-        (["tiny.toml", "--target", "200%"], "target: must be a share between 0 and 1, such as 0.01 for 1 %, not 2"),
+        (["tiny.toml", "--target", "good"], "target: must be a fraction such as 1% or 0.01, not 'good'"),
+        (["tiny.toml", "--target", "200%"], "target: must be a fraction between 0 and 1, such as 0.01 for 1 %, not 2"),
         (["tiny.toml", "--budget", "5"], "budget: bounds the replications towards a target; give the target too"),
         (["tiny.toml", "--on", "theory", "--target", "5%"], "target: theory makes no replications"),
         (["--resume", "nowhere", "--output", "runs"], "output: the sweep goes on in its own folder, nowhere; leave it"),
@@ -122,31 +118,3 @@ def test_testbed_run_points_at_testbed_sweep(command: Command) -> None:
     done = CliRunner().invoke(app, ["run", "tiny.toml", "--virtual"])
     assert done.exit_code == 2
     assert "run it with `testbed sweep`" in done.stderr
-
-
-def test_progress_counts_runs_and_tells_the_time_left(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(tiny(), Goal())
-    keys = plan.missing({})
-    clock = [100.0]
-    monkeypatch.setattr(progresses.time, "monotonic", lambda: clock[0])
-    said = io.StringIO()
-    lines = ProgressLines(Console(file=said, width=200))
-    lines.expect(plan, {}, keys)
-    for key in keys[:6]:  # a half of the work, at 2 s a run
-        clock[0] += 2.0
-        lines.finished(key)
-    assert said.getvalue().splitlines()[-1] == "6 of 12 runs, 0:00:12 left"
-
-
-def test_the_bar_shows_the_same(tiny: Tiny) -> None:
-    plan = Plan(tiny(), Goal())
-    keys = plan.missing({})
-    said = io.StringIO()
-    with ProgressBar(Console(file=said, width=100, force_terminal=True)) as bar:
-        bar.expect(plan, {}, keys)
-        for key in keys[:6]:
-            bar.finished(key)
-        bar.announce("by the way")
-    assert "6 of 12 runs" in said.getvalue()
-    assert "50%" in said.getvalue()
-    assert "by the way" in said.getvalue()

@@ -10,15 +10,15 @@ import pytest
 
 from testbed.runs.run_folder import OutputError
 from testbed.scenario import Scenario
-from testbed.studies.sweep.folder import SweepFolder, read_sweep
 from testbed.studies.sweep.plan import FinishedRun, Goal
+from testbed.studies.sweep.sweep_folder import SweepFolder, read_sweep
 
 Tiny = Callable[..., Scenario]
 Finished = Callable[..., FinishedRun]
 
 
 def folder_of(tmp_path: Path, tiny: Tiny, finished: Finished, runs: int) -> tuple[Path, list[FinishedRun]]:
-    folder = SweepFolder.create(tiny(), Goal(), tmp_path)
+    folder = SweepFolder.begin(tiny(), Goal(), tmp_path)
     made = [finished(i, "random", 0, 1.0 + i) for i in range(runs)]
     for run in made:
         folder.add(run)
@@ -56,7 +56,7 @@ def test_a_line_that_was_cut_off_is_taken_away_and_no_other(
 def test_two_can_t_work_on_one_sweep(tmp_path: Path, tiny: Tiny, finished: Finished) -> None:
     path, _ = folder_of(tmp_path, tiny, finished, 1)
     folder = SweepFolder.resume(path)
-    with pytest.raises(OutputError, match="another process is at work on this sweep"):
+    with pytest.raises(OutputError, match="another process is running this sweep"):
         SweepFolder.resume(path)
     folder.close()
     SweepFolder.resume(path).close()
@@ -123,7 +123,7 @@ def test_a_line_of_no_run_of_the_sweep_is_refused(
 def test_with_a_target_more_replications_than_the_budget_may_be_there(
     tmp_path: Path, tiny: Tiny, finished: Finished
 ) -> None:
-    folder = SweepFolder.create(tiny(), Goal(target=0.02, budget=20), tmp_path)
+    folder = SweepFolder.begin(tiny(), Goal(target=0.02, budget=20), tmp_path)
     folder.add(finished(0, "random", 19, 1.0))
     folder.change_goal(Goal(target=0.02, budget=12))
     folder.close()

@@ -19,7 +19,7 @@ from testbed.scenario import Scenario
 from testbed.studies.sweep.plan import FinishedRun, Goal, Plan
 from testbed.studies.sweep.quantities import QUANTITIES
 from testbed.studies.sweep.result import SweepResult
-from testbed.studies.sweep.table import TYPES
+from testbed.studies.sweep.tidy_table import TYPES
 from testbed.theory.predict import Prediction
 
 Tiny = Callable[..., Scenario]

@@ -20,12 +20,14 @@ from testbed.core.records import Measurements
 from testbed.runs.run_folder import OutputError
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, ScenarioError, resolved
-from testbed.studies.sweep import running
-from testbed.studies.sweep.folder import read_sweep
+from testbed.studies import engine
+from testbed.studies.plan import Run
+from testbed.studies.progress import Progress
+from testbed.studies.sweep import sweeping
 from testbed.studies.sweep.plan import RunKey
-from testbed.studies.sweep.progress import Progress
 from testbed.studies.sweep.result import SweepResult
-from testbed.studies.sweep.running import SweepError
+from testbed.studies.sweep.sweep_folder import read_sweep
+from testbed.studies.sweep.sweeping import SweepError
 
 Tiny = Callable[..., Scenario]
 
@@ -38,9 +40,9 @@ class Interrupter(Progress):
         self._at, self._action = at, action
         self.order: list[RunKey] = []
 
-    def finished(self, key: RunKey) -> None:
-        super().finished(key)
-        self.order.append(key)
+    def finished(self, run: Run) -> None:
+        super().finished(run)
+        self.order.append(run.key)
         if len(self.order) == self._at:
             self._action()
 
@@ -89,9 +91,7 @@ def test_a_hundred_points_of_ten_replications_survive_the_death_of_workers(tiny:
 
     def kill() -> None:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        worker = next(
-            int(pid) for pid in children if b"testbed.studies.twins" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        )
+        worker = next(int(pid) for pid in children if b"popen_loky_posix" in Path(f"/proc/{pid}/cmdline").read_bytes())
         killed.append(worker)
         os.kill(worker, signal.SIGKILL)
 
@@ -161,13 +161,13 @@ def test_a_run_that_can_t_account_for_its_jobs_ends_the_sweep(
         measurements.counters["jobs arrived"] += 1
         return SUMMARY(scenario, measurements)
 
-    monkeypatch.setattr(running, "twin_summary", with_a_job_too_many)
+    monkeypatch.setattr(sweeping, "twin_summary", with_a_job_too_many)
     with pytest.raises(SweepError, match=r"point 0, random, replication 1, twin: .*arrived"):
         testbed.sweep(tiny(), output=tmp_path, processes=1)
     assert lines(only(tmp_path)) == []
 
 
-SUMMARY = running.twin_summary
+SUMMARY = sweeping.twin_summary
 
 
 def test_a_full_disk_is_said_and_leaves_whole_lines(
@@ -225,7 +225,7 @@ def test_a_failure_on_the_cluster_ends_the_sweep_and_its_run_is_made_again(
             measurements.failure = "node-1 died"
         return measurements
 
-    monkeypatch.setattr(running.Experiment, "_on_cluster", on_cluster)
+    monkeypatch.setattr(engine.Experiment, "_on_cluster", on_cluster)
     broken, progress = True, Interrupter(0, interrupt)
     with pytest.raises(SweepError, match=f"{died}: node-1 died"):
         testbed.sweep(tiny(), on=["cluster"], output=tmp_path, progress=progress)

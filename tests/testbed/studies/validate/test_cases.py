@@ -12,7 +12,7 @@ from testbed.scenario import Scenario, ScenarioError, decode, resolved
 from testbed.scenario.policies import policies
 from testbed.studies.validate import Case, built_in, cases_of, chosen
 from testbed.studies.validate.case import SIZES, at_size, only_on, places
-from testbed.studies.validate.result import CLUSTER_LEVEL, LEVEL, VERDICT_LEVEL
+from testbed.studies.validate.findings import CLUSTER_LEVEL, LEVEL, VERDICT_LEVEL
 from testbed.theory.predict import Prediction, predict
 
 QUICK = built_in(quick=True)

@@ -13,7 +13,7 @@ import pytest
 from servers.triggers import SharingClock
 from testbed.scenario import Expect
 from testbed.studies.validate import Case, CaseResult, validate
-from testbed.studies.validate.result import LIMIT, SHAPE, THEORY, VERDICT
+from testbed.studies.validate.findings import LIMIT, SHAPE, THEORY, VERDICT
 
 #: 60 servers lie above the limits by 2 % or so; the chance that a test below fails for no reason is 2e-6 for each.
 NEAR_LIMIT = {"cluster__pools__main__servers": 60, "run__warmup": 20, "run__duration": 30, "within": 0.03}

@@ -14,12 +14,14 @@ from typer.testing import CliRunner
 
 from testbed.cli import app
 from testbed.cli.app import INTERRUPTED
-from testbed.present.live import RunsBar
+from testbed.present.live import StudyLines
 from testbed.scenario import Expect
+from testbed.studies.plan import Run
+from testbed.studies.progress import Progress
 from testbed.studies.validate import Case, Validation, validate
+from testbed.studies.validate.findings import LIMIT, SHAPE, THEORY, WORKLOAD
 from testbed.studies.validate.judging import judge
-from testbed.studies.validate.result import LIMIT, SHAPE, THEORY, WORKLOAD
-from testbed.studies.validate.running import TwinReading
+from testbed.studies.validate.twin_reading import TwinReading
 
 SMALL = """
 name = "{name}"
@@ -147,7 +149,7 @@ def test_a_case_of_which_on_leaves_nothing_is_refused(tmp_path: Path) -> None:
     file.write_text(SMALL.format(name="real").replace('on = ["twin"]', 'on = ["cluster"]'))
     done = CliRunner().invoke(app, ["validate", str(file), "--on", "twin", "--output", str(tmp_path / "runs")])
     assert done.exit_code == 2
-    assert "on: twin leaves nothing to look at: real: looked at on cluster only; give --on cluster" in done.stderr
+    assert "on: twin leaves nothing to run: real: runs on cluster only; give --on cluster" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
@@ -173,11 +175,13 @@ def test_an_interrupted_validation_keeps_what_is_finished_and_names_the_rest(
     brief = {"run__duration": 100, "run__warmup": 30}
     cases = [one_size("random", **brief), one_size("round-robin", **brief)]
 
-    def interrupt(done: int, total: int, doing: str) -> None:
-        if done == 13:  # one of the second case's
-            raise KeyboardInterrupt
+    class Interrupter(Progress):
+        def finished(self, run: Run) -> None:
+            super().finished(run)
+            if self.runs_done == 13:  # one of the second case's
+                raise KeyboardInterrupt
 
-    result = validate(cases, on=["twin"], processes=1, output=tmp_path, progress=interrupt)
+    result = validate(cases, on=["twin"], processes=1, output=tmp_path, progress=Interrupter())
     assert [case.name for case in result.cases] == ["random"]
     assert result.unfinished == ["round-robin"]
     assert not result.passed
@@ -196,11 +200,11 @@ def test_an_interrupted_command_names_its_report_which_says_what_is_not_finished
     for name in ("first", "second"):
         write(cases, name, "within = 0.5")
 
-    def show(bar: RunsBar, done: int, total: int, doing: str) -> None:
-        if done == runs:
+    def refresh(lines: StudyLines, work_of_present_run: float, state: str) -> None:
+        if lines.runs_done == runs:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(RunsBar, "show", show)
+    monkeypatch.setattr(StudyLines, "refresh", refresh)
     arguments = ["validate", str(cases), "--output", str(tmp_path / "runs"), "--processes", "1"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == INTERRUPTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -12,8 +12,10 @@ from testbed.measure.statistics import Interval
 from testbed.measure.summary import mean_response
 from testbed.runs.tables import KINDS, against, new_table, number, quantile, signed_percent, with_interval
 from testbed.scenario.errors import shown_value
-from testbed.studies.sweep.result import SweepResult
 from testbed.theory.predict import Prediction
+
+if TYPE_CHECKING:
+    from testbed.studies.sweep.result import SweepResult
 
 
 def sweep_table(result: SweepResult) -> Table:
@@ -49,7 +51,7 @@ def sweep_table(result: SweepResult) -> Table:
 
 
 def _headings(keys: list[str]) -> list[str]:
-    """Return the last part of each key, or the whole key where two end alike."""
+    """Return the last part of each key, or the whole key where two have the same last part."""
     last = [key.rpartition(".")[2] for key in keys]
     return [key.replace(".", ".\n") if last.count(short) > 1 else short for key, short in zip(keys, last, strict=True)]
 
@@ -99,7 +101,7 @@ def _theory(result: SweepResult, point: int, variant: str, mean: Interval | None
 
 
 def sweep_remarks(result: SweepResult) -> Iterable[str]:
-    """Yield what a reader of the table should know: which targets were reached, and why runs are suspect."""
+    """Yield remarks on the table: which targets were reached, why runs are suspect, and the source of the theory."""
     plan = result.plan
     goal = plan.goal
     target = f"target of ±{100 * (goal.target or 0):g}%"

@@ -1,29 +1,27 @@
 """A sweep's results as one tidy table: a row per point, variant, replication and quantity.
 
-testbed/docs/sweeps.md tells what the columns hold.
+testbed/docs/sweeps.md explains the columns.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from testbed.measure.statistics import replication_interval
 from testbed.measure.summary import Summary
-from testbed.runs.run_folder import OutputError
-from testbed.studies.sweep.quantities import Estimate, from_interval, measured, predicted, predicted_loads
-from testbed.studies.sweep.result import SweepResult, paired
+from testbed.studies.sweep.quantities import Estimate, from_interval, measured, paired, predicted, predicted_loads
 from testbed.theory.predict import Prediction, stability_bound
+
+if TYPE_CHECKING:
+    from testbed.studies.sweep.result import SweepResult
 
 
 class Row(NamedTuple):
-    """A row of the table, but for the point's settings."""
+    """A row of the table, without the point's settings."""
 
     point: int
     variant: str
@@ -65,22 +63,8 @@ def tidy_table(result: SweepResult) -> pa.Table:
     return pa.table({"point": columns.pop("point"), **settings, **columns})
 
 
-def write_table(result: SweepResult, folder: Path) -> None:
-    """Write ``sweep.parquet`` and ``sweep.csv`` anew; a reader sees the old or the new ones. Raises OutputError."""
-    table = tidy_table(result)
-    for name, write in (("sweep.parquet", pa.parquet.write_table), ("sweep.csv", pa.csv.write_csv)):
-        temporary = folder / f"{name}.new"
-        try:
-            write(table, temporary)
-            temporary.replace(folder / name)
-        except OSError as error:
-            raise OutputError(
-                f"{folder / name}: {error.strerror or error}; make room, and write it by --resume"
-            ) from None
-
-
 def _settings(values: list[Any]) -> pa.Array:
-    """Return the values of one key as numbers, texts or truth values; as JSON if they are others or mixed."""
+    """Return the values of one key as numbers, strings or truth values; as JSON if they are of other or mixed types."""
     known = [value for value in values if value is not None]
     if all(isinstance(value, bool) for value in known) or all(isinstance(value, str) for value in known):
         return pa.array(values)
@@ -117,7 +101,7 @@ def _measured(result: SweepResult, point: int, variant: str, place: str) -> Iter
 
 
 def _averages(summaries: list[Summary]) -> Iterator[tuple[str, Estimate]]:
-    """Yield each quantity over replications; of a single one, its own estimate."""
+    """Yield each quantity over replications; with a single one, its own estimate."""
     if len(summaries) == 1:
         yield from measured(summaries[0])
         return

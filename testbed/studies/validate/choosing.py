@@ -1,4 +1,4 @@
-"""From what a user names to cases: built-in ones, scenario files with ``[expect]``, and folders of them."""
+"""Finding the cases that a user names: built-in ones, scenario files with ``[expect]``, and folders of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.studies.validate.suite import built_in
 
 
 def chosen(wanted: Sequence[str | Path | Case], quick: bool) -> list[Case]:
-    """Return the cases that are named; all built-in ones if none is. Raises ScenarioError."""
+    """Return the named cases; all built-in ones if none is named. Raises ScenarioError."""
     suite = {case.name: case for case in built_in(quick)}
     if not wanted:
         return list(suite.values())
@@ -31,7 +31,7 @@ def chosen(wanted: Sequence[str | Path | Case], quick: bool) -> list[Case]:
 
 
 def _named(name: str | Path, suite: dict[str, Case], quick: bool) -> list[tuple[Case, str]]:
-    """Return the cases, each with where it is from."""
+    """Return the cases, each with its source."""
     if str(name) in suite:
         return [(suite[str(name)], "the built-in suite")]
     path = Path(name)
@@ -57,14 +57,14 @@ def _of_file(path: Path, quick: bool) -> list[Case]:
 
 
 def cases_of(scenario: Scenario, quick: bool = False) -> list[Case]:
-    """Return the case that a scenario with ``[expect]`` is, or with variants one for each of them.
+    """Return the case of a scenario with ``[expect]``; if it has variants, one case for each.
 
     The twin makes ``run.replications`` runs, or 24 where that is 1; the cluster makes one. Raises ScenarioError where
     the scenario has no ``[expect]``, a sweep, or a single number to expect of several variants.
     """
     expect = scenario.expect
     if expect is None:
-        raise ScenarioError("missing; a validation case says there what must be true of it", key="expect")
+        raise ScenarioError("missing; a validation case needs it: it says what must be true", key="expect")
     if scenario.sweep is not None:
         raise ScenarioError("a validation case is one point; leave the sweep out", key="sweep")
     several = variants(scenario)
@@ -84,7 +84,7 @@ def cases_of(scenario: Scenario, quick: bool = False) -> list[Case]:
 
 def _case(name: str, scenario: Scenario, expect: Expect, quick: bool) -> Case:
     run = scenario.run
-    # A window that begins where a run's own response times say would be chosen by what is to be measured.
+    # A warm-up that is chosen from the response times of a run would depend on what is measured.
     warmup = scenario.horizon - run.duration
     single = msgspec.structs.replace(run, replications=1)
     several = msgspec.structs.replace(

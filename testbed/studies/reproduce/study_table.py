@@ -1,4 +1,4 @@
-"""A study's numbers as the table that is printed: a line per point, the sources side by side."""
+"""A study's numbers as the printed table: a row per point, the sources side by side."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.table import Table
+
 from testbed.runs.tables import new_table, number
 from testbed.studies.reproduce.registry import studies
 from testbed.studies.reproduce.study import SOURCES, Row, shown
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from testbed.studies.reproduce.computing import Reproduction
+    from testbed.studies.reproduce.reproducing import Reproduction
 
 
 def studies_tables() -> list[Table]:
@@ -31,7 +31,7 @@ def studies_tables() -> list[Table]:
 
 
 def print_study(result: Reproduction, console: Console) -> None:
-    """Print a study's table, what a reader of it should know, what is missing, and where its folder is."""
+    """Print a study's table, remarks on it, what is missing, and the folder."""
     console.print(study_table(result))
     lines = [*result.study.remarks(result.rows), *(f"missing: {missing}" for missing in result.missing)]
     if result.folder is not None:
@@ -41,7 +41,7 @@ def print_study(result: Reproduction, console: Console) -> None:
 
 
 def study_table(result: Reproduction) -> Table:
-    """Return the table of a study: its points' settings, then each quantity from each source that has it."""
+    """Return the table of a study: the points' settings, then each quantity from each source that has it."""
     study = result.study
     quantities = study.tabulated or list(study.quantities)
     title = f"{study.name}{' (quick)' if result.quick else ''}: {study.shows}"
@@ -72,13 +72,13 @@ def _heading(name: str) -> str:
 
 
 def _caption(result: Reproduction) -> str:
-    caption = "± is a 95 % confidence interval over replications, of a reference its stated accuracy"
+    caption = "± is a 95 % confidence interval over replications; for a reference, its stated accuracy"
     agreement = _agreement(result.rows)
     return f"{caption}\n{agreement}" if agreement else caption
 
 
 def _agreement(rows: Sequence[Row]) -> str:
-    """Say how many of the twin's numbers agree with a reference, given both accuracies."""
+    """Say how many of the twin's numbers agree with a reference within both accuracies."""
     stated = [row for row in rows if row.source == "reference" and row.half_width is not None]
     pairs = [
         (row, twin)
@@ -100,7 +100,7 @@ def _by_point(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _cell(row: Row) -> str:
-    if row.source == "reference":  # as many digits as it was given with
+    if row.source == "reference":  # with the digits of its source
         return f"{row.value:g}" + (f"±{row.half_width:g}" if row.half_width is not None else "")
     if 0 < abs(row.value) < 0.01 and not row.half_width:
         return f"{row.value:.2g}"

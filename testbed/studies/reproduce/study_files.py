@@ -1,8 +1,8 @@
-"""The folder in which a study leaves its numbers and plots.
+"""The files of a study: its numbers and plots.
 
 numbers.csv        a row per point, quantity and source
 <figure>.svg/.png  the plots
-about.md           what it is, how it was made, what the columns mean
+about.md           what the study is, how it was made, what the columns mean
 environment.json   versions, cores, when, how long
 """
 
@@ -10,45 +10,35 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.runs.run_folder import make_folder, replace_file, write_environment
-from testbed.studies.reproduce import plots
+from testbed.studies import plot_style
+from testbed.studies.reproduce.reference import numbers
 from testbed.studies.reproduce.study import Row, Study
+from testbed.studies.store import StudyFolder
 
 if TYPE_CHECKING:
-    from testbed.studies.reproduce.computing import Reproduction
+    from testbed.studies.reproduce.reproducing import Reproduction
 
-#: What the columns of numbers.csv mean that all studies have, after their own settings.
+#: The meaning of the columns of numbers.csv that all studies have, after their own settings.
 COLUMNS = {
     "quantity": "what the number is, see below",
     "source": "theory, twin, cluster (real processes), or reference (numbers that others computed or measured)",
-    "value": "the number; of the twin and the cluster the mean over replications",
-    "half_width": "of its 95 % confidence interval over replications; of a reference its stated accuracy",
-    "replications": "how many the value is the mean of; 0 for theory and reference",
-    "verdict": 'of the cluster\'s runs: "valid", or why they are suspect',
+    "value": "the number; from the twin and the cluster, the mean over replications",
+    "half_width": "half-width of its 95 % confidence interval over replications; for a reference, its stated accuracy",
+    "replications": "number of replications behind the value; 0 for theory and reference",
+    "verdict": 'for the cluster\'s runs: "valid", or why they are suspect',
 }
 
 
-class StudyFolder:
-    """A new folder for a study. It is made before anything is computed, so that a bad place is found at once."""
-
-    def __init__(self, parent: Path, study: Study) -> None:
-        """Make it in ``parent``. Raises OutputError."""
-        self._started = time.time()
-        self.path = make_folder(parent, study.name)
-
-    def save(self, result: Reproduction) -> None:
-        """Write all files."""
-        replace_file(self.path / "numbers.csv", csv_text(result.study, result.rows).encode())
-        replace_file(self.path / "about.md", about(result).encode())
-        if result.rows:
-            plots.save(result.study.figures(result.rows), self.path)
-        write_environment(self.path, self._started, time.time() - self._started)
-        result.folder = self.path
+def save(result: Reproduction, folder: StudyFolder) -> None:
+    """Write all files. Raises OutputError."""
+    folder.write("numbers.csv", csv_text(result.study, result.rows).encode())
+    folder.write("about.md", about(result).encode())
+    if result.rows:
+        plot_style.save(result.study.figures(result.rows), folder)
+    folder.close()
 
 
 def csv_text(study: Study, rows: Sequence[Row]) -> str:
@@ -64,9 +54,7 @@ def csv_text(study: Study, rows: Sequence[Row]) -> str:
 
 
 def about(result: Reproduction) -> str:
-    """Return what a person who was not there needs to know, as Markdown."""
-    from testbed.studies.reproduce.reference import numbers
-
+    """Return a description for readers who did not see the run, as Markdown."""
     study = result.study
     lines = [f"# {study.name}", "", study.shows, "", f"Paper: {study.paper}.", ""]
     lines += [f"Made by `testbed reproduce {study.name}{' --quick' if result.quick else ''}`.", ""]

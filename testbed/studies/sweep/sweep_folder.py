@@ -1,15 +1,16 @@
-"""The folder of a sweep, from which an interrupted one goes on.
+"""The folder of a sweep, from which an interrupted sweep is resumed.
 
 scenario.toml      the resolved scenario
 sweep.json         where it runs, the target, and a digest of the scenario
 runs.jsonl         a line per finished run: point, variant, replication and summaries (testbed.measure.summary)
-sweep.parquet      the results as one table (testbed.studies.sweep.table), written when the sweep ends or is interrupted
+sweep.parquet      the results as one table (testbed.studies.sweep.tidy_table), written when the sweep ends or is
+                   interrupted
 sweep.csv          the same
 environment.json   versions, cores, when, how long
 
-A run is finished when its line is there, with its end. The line is written in one piece and synchronised with the disk:
-a process that is killed leaves it out or, at worst, cut off, and a line that is cut off is taken away on resuming. The
-file is locked while a sweep is at work, so that two can't do the same runs.
+A run is finished when its line is there, with its end. The line is written in one piece and synchronised with the disk.
+A process that is killed leaves no line or, at worst, a part of one, which is removed on resuming. The file is locked
+while a sweep makes runs, so that two sweeps can't make the same runs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import msgspec
 
 from testbed.runs.run_folder import OutputError, make_folder, replace_file, require_schema, write_environment
 from testbed.scenario import Scenario, ScenarioError, load, resolved
+from testbed.studies.store import StudyFolder
 from testbed.studies.sweep.plan import FinishedRun, Goal, Plan, RunKey
 
 SCHEMA = 1
@@ -36,26 +38,27 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     goal: Goal
 
 
-class SweepFolder:
+class SweepFolder(StudyFolder):
     """A folder that is open for one sweep, and the runs that it holds."""
+
+    remedy = "make room and go on with --resume"
 
     def __init__(self, path: Path, scenario: Scenario, goal: Goal) -> None:
         """Open a folder, and lock it. Raises OutputError when it is open already."""
-        self.path = path
+        super().__init__(path)
         self.scenario = scenario
         self.goal = goal
         self.runs: dict[RunKey, FinishedRun] = {}
-        self._started = time.time()
         self._log = self._open()
 
     @classmethod
-    def create(cls, scenario: Scenario, goal: Goal, parent: Path) -> Self:
+    def begin(cls, scenario: Scenario, goal: Goal, parent: Path) -> Self:
         """Make a new folder in ``parent``. Raises OutputError."""
         path = make_folder(parent, scenario.name)
         text = resolved(scenario)
         (path / "scenario.toml").write_text(text, encoding="utf-8")
         write_environment(path, time.time(), None)
-        # Last, since this makes it the folder of a sweep.
+        # This file is written last, because it makes the folder one of a sweep.
         _write_header(path, _Header(scenario=_digest(text), goal=goal))
         return cls(path, scenario, goal)
 
@@ -63,8 +66,7 @@ class SweepFolder:
     def resume(cls, path: Path, scenario: Scenario | None = None) -> Self:
         """Open the folder of an interrupted sweep, with its finished runs.
 
-        ``scenario``: what the caller takes it for a sweep of. Raises OutputError when the folder holds no sweep, or one
-        of another scenario.
+        Raises OutputError when the folder holds no sweep, or, if ``scenario`` is given, a sweep of another scenario.
         """
         header = _read_header(path)
         try:
@@ -73,18 +75,18 @@ class SweepFolder:
             raise OutputError(str(error)) from None
         if _digest(resolved(found)) != header.scenario:
             raise OutputError(
-                f"{path / 'scenario.toml'}: was changed since the sweep began, whose finished runs are of what it was; "
-                "undo the change, or begin a new sweep"
+                f"{path / 'scenario.toml'}: was changed since the sweep began, and does not describe the finished "
+                "runs; undo the change, or begin a new sweep"
             )
         if scenario is not None and _digest(resolved(scenario)) != header.scenario:
             raise OutputError(
-                f"{path}: holds a sweep of another scenario, or of this one before it was changed (its own is in "
-                "scenario.toml there); begin a new sweep, or give --resume alone to go on with that one"
+                f"{path}: holds a sweep of another scenario, or of this one before it was changed (see scenario.toml "
+                "there); begin a new sweep, or give --resume alone to resume that one"
             )
         return cls(path, found, header.goal)
 
     def change_goal(self, goal: Goal) -> None:
-        """Go on for another target or budget. Raises OutputError for other places: runs on them would be missing."""
+        """Set another target or budget. Raises OutputError for other places, on which runs would be missing."""
         if goal.on != self.goal.on:
             raise OutputError(
                 f"{self.path}: the sweep runs on {','.join(self.goal.on)}, not on {','.join(goal.on)}; begin a new one"
@@ -101,7 +103,7 @@ class SweepFolder:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             log.close()
-            raise OutputError(f"{self.path}: another process is at work on this sweep; wait for it") from None
+            raise OutputError(f"{self.path}: another process is running this sweep; wait for it") from None
         try:
             log.seek(0)
             text = log.read()
@@ -113,7 +115,7 @@ class SweepFolder:
         return log
 
     def add(self, run: FinishedRun) -> None:
-        """Save a finished run, for good. Raises OutputError when the disk is full."""
+        """Save a finished run on the disk. Raises OutputError when the disk is full."""
         line = msgspec.json.encode(run) + b"\n"
         size = os.fstat(self._log.fileno()).st_size
         try:
@@ -123,14 +125,12 @@ class SweepFolder:
                 raise OSError(0, "no room for a whole line")
             os.fsync(self._log.fileno())
         except OSError as error:
-            raise OutputError(
-                f"{self.path / 'runs.jsonl'}: {error.strerror}; make room and go on with --resume"
-            ) from None
+            raise OutputError(f"{self.path / 'runs.jsonl'}: {error.strerror}; {self.remedy}") from None
         self.runs[run.key] = run
 
     def close(self) -> None:
-        """Unlock the folder."""
-        write_environment(self.path, self._started, time.time() - self._started)
+        """Complete ``environment.json``, and unlock the folder."""
+        super().close()
         self._log.close()
 
 
@@ -146,7 +146,7 @@ def _read_header(path: Path) -> _Header:
     file = path / "sweep.json"
     try:
         text = file.read_bytes()
-        remedy = "go on with that version, or begin a new sweep"
+        remedy = "resume it with that version, or begin a new sweep"
         require_schema(file, text, SCHEMA, unnumbered=SCHEMA, remedy=remedy)
         return msgspec.json.decode(text, type=_Header)
     except FileNotFoundError:
@@ -179,7 +179,7 @@ def _decoded(text: bytes, path: Path, scenario: Scenario, goal: Goal) -> dict[Ru
 
 
 def read_sweep(path: Path) -> tuple[Scenario, Goal, dict[RunKey, FinishedRun]]:
-    """Return what the folder of a sweep holds, also while one is at work. Raises OutputError or ScenarioError."""
+    """Return what the folder of a sweep holds, also while its runs are made. Raises OutputError or ScenarioError."""
     header = _read_header(path)
     log = path / "runs.jsonl"
     text = log.read_bytes() if log.exists() else b""
@@ -188,5 +188,5 @@ def read_sweep(path: Path) -> tuple[Scenario, Goal, dict[RunKey, FinishedRun]]:
 
 
 def _whole(text: bytes) -> int:
-    """Return the length of the lines that have their end."""
+    """Return the length of the complete lines."""
     return text.rfind(b"\n") + 1

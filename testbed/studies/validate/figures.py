@@ -1,13 +1,17 @@
-"""Plots of a validation: all differences beside what is allowed, and the errors of limits over N with the fits."""
+"""Plots of a validation: all differences with what is allowed, and the errors of limits over N with the fits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from testbed.studies.validate.result import EMULATION, LIMIT, THEORY, CaseResult, Validation
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from testbed.studies.plot_style import COLOURS, PANEL, STYLE
+from testbed.studies.validate.findings import EMULATION, LIMIT, THEORY, CaseResult
+from testbed.studies.validate.result import Validation
 
 
 def figures(result: Validation) -> dict[str, Figure]:
@@ -20,13 +24,7 @@ def _file_name(name: str) -> str:
 
 
 def differences(result: Validation) -> Figure:
-    """Draw the main differences of each case with their intervals, over where the true ones may be."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
-    from testbed.studies.reproduce.plots import COLOURS, PANEL, STYLE
-
+    """Draw the main differences of each case with their intervals, and where the true ones may be."""
     groups = (
         ("twin less theory", (THEORY, LIMIT), "o", COLOURS[0]),
         ("cluster less twin", (EMULATION,), "s", COLOURS[1]),
@@ -67,13 +65,7 @@ def differences(result: Validation) -> Figure:
 
 
 def over_servers(case: CaseResult) -> Figure:
-    """Draw the twin's error against 1/N, where b/N is a straight line, and the fit with what it tends to."""
-    import numpy as np
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    from testbed.studies.reproduce.plots import COLOURS, PANEL, STYLE
-
+    """Draw the twin's error against 1/N, where b/N is a straight line, and the fit with its limit."""
     limit = case.finding(LIMIT)
     assert limit is not None
     with rc_context(STYLE):

@@ -1,9 +1,6 @@
-"""The one style of all plots, and the one way in which they are drawn.
+"""Plots of a quantity against a setting.
 
-Theory is a line, the twin a filled mark, the cluster a hollow one, a reference a cross; intervals are drawn. Series
-differ in colour, in line style and in the shape of their marks, so that they can be told apart without colour; the
-colours are those of Okabe and Ito, which colour-blind readers can tell apart too. The same numbers give the same file,
-byte by byte: no date, no random identifiers.
+Theory is a line, the twin a filled mark, the cluster a hollow mark, a reference a cross. Intervals are drawn.
 """
 
 from __future__ import annotations
@@ -11,41 +8,18 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+from testbed.studies.plot_style import COLOURS, LINES, MARKS, PANEL, STYLE
 from testbed.studies.reproduce.study import Row, Setting, shown
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-MARKS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
-LINES: Final[Sequence[Any]] = (
-    "-",
-    "--",
-    "-.",
-    ":",
-    (0, (5, 1, 1, 1, 1, 1)),
-    (0, (8, 2)),
-    (0, (1, 3)),
-    (0, (3, 1, 1, 1)),
-)
-STYLE: Final[dict[Any, Any]] = {
-    "svg.hashsalt": "testbed",
-    "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",  # matplotlib brings it along
-    "font.size": 9,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 5,
-}
-PANEL: Final = (5.2, 3.8)  # inches
 MEANING: Final = {
     "theory": "line: theory",
     "twin": "filled: twin",
@@ -76,9 +50,6 @@ def curves(
     series from its settings; ``marking`` may draw more into a panel (it is given the panel's value). ``share_y``:
     whether all panels have the same range of values.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     rows = [row for row in rows if row.quantity == quantity]
     panels: list[Setting | None] = list(dict.fromkeys(row.settings[panel] for row in rows)) if panel else [None]
     keys = list(dict.fromkeys(_key(row, by) for row in rows))
@@ -112,16 +83,6 @@ def curves(
     return figure
 
 
-def save(figures: Mapping[str, Figure], folder: Path) -> None:
-    """Write each figure as SVG and as PNG. The same figures give the same files."""
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        for name, figure in figures.items():
-            figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
-            figure.savefig(folder / f"{name}.png", dpi=150, metadata={"Software": None})
-
-
 def _key(row: Row, by: Sequence[str]) -> tuple[Setting, ...]:
     return tuple(row.settings[name] for name in by)
 
@@ -134,7 +95,7 @@ def _series(axes: Axes, rows: Sequence[Row], x: str, index: int, name: str) -> N
         "cluster": {"linestyle": "", "marker": mark, "markerfacecolor": "white", "markersize": 8, "zorder": 1.9},
         "reference": {"linestyle": "", "marker": "x", "color": "0.35", "elinewidth": 0.8},
     }
-    # The cluster's mark is the twin's, hollow, so that it needs no entry of its own beside that.
+    # The cluster's mark is the twin's, hollow, so that it needs no entry of its own.
     named = ("theory", "twin") if any(row.source in ("theory", "twin") for row in rows) else ("cluster",)
     for source, style in styles.items():
         mine = sorted((row for row in rows if row.source == source), key=lambda row: float(row.settings[x]))
@@ -153,9 +114,6 @@ def _series(axes: Axes, rows: Sequence[Row], x: str, index: int, name: str) -> N
 
 def _legend(figure: Figure, every: Sequence[Axes], rows: Sequence[Row]) -> None:
     """One entry per series, with its line and its mark; below it what lines and marks stand for."""
-    from matplotlib.container import ErrorbarContainer
-    from matplotlib.lines import Line2D
-
     entries: dict[str, Line2D] = {}
     for axes in every:
         handles, names = axes.get_legend_handles_labels()
@@ -183,8 +141,6 @@ def _plain_ticks(axes: Axes, values: Sequence[float]) -> None:
 
 def _more_ticks(axes: Axes) -> None:
     """Label 2 and 5 too on a logarithmic axis over less than two decades, where powers of ten alone say little."""
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
-
     low, high = axes.get_ylim()
     if 0 < low < high < 100 * low:
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
