@@ -24,14 +24,14 @@ def make_runs(study: StudyRuns[T], progress: Progress, processes: int | None = N
     """
     try:
         with _termination_as_interrupt():
-            while missing := study.missing():
-                progress.expect(missing)
+            for batch in study.batches():
+                progress.expect(batch)
                 # Runs on real processes have the processor cores to themselves.
-                for run in (run for run in missing if run.where != "twin"):
+                for run in (run for run in batch if run.where != "twin"):
                     progress.started(run)
                     study.keep_cluster(run, _on_cluster(run, progress))
                     progress.finished(run)
-                twins = [run for run in missing if run.where == "twin"]
+                twins = [run for run in batch if run.where == "twin"]
                 with closing(run_twins(twins, study.measure, processes)) as made:
                     for run, value in made:
                         study.keep_twin(run, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -44,8 +44,8 @@ class StudyRuns(Protocol[T]):
     def measure(self) -> Measure[T]:
         """Reduces the measurements of a run of the twin. Worker processes must be able to unpickle it."""
 
-    def missing(self) -> Sequence[Run]:
-        """Return the runs to make next; none when the study is complete."""
+    def batches(self) -> Iterator[Sequence[Run]]:
+        """Yield the runs to make. The next batch is asked for when the results of the last one are kept."""
 
     def keep_twin(self, run: Run, value: T) -> None:
         """Keep what ``measure`` returned for a run of the twin."""

@@ -24,10 +24,10 @@ from loky import ProcessPoolExecutor
 
 from testbed.runs.probe_rate import calibrated
 from testbed.runtime.twin import simulate
-from testbed.scenario import ScenarioError
+from testbed.scenario import Scenario, ScenarioError
 from testbed.studies.plan import Measure, Run, T
 
-#: A run in whose company so many pools have broken is an error. For the last of them it had the pool for itself.
+#: When the pool has broken so many times while a run was made, the run is an error. The last time it was made alone.
 MOST_DEATHS = 3
 
 
@@ -62,7 +62,7 @@ def run_twins(
         return
     for run in runs:
         try:
-            value = _measured(run, measure)
+            value = _measured(run.scenario, run.replication, measure)
         except Exception as error:
             raise TwinError(f"{run}: {_message(error)}") from error
         yield run, value
@@ -79,20 +79,30 @@ def _in_workers(runs: Sequence[Run], measure: Measure[T], count: int) -> Iterato
             # After its second death a run is made alone, so that a third one is surely its own.
             at_once = 1 if any(deaths[id(run)] > 1 for run in (*islice(waiting, 1), *working.values())) else count
             while waiting and len(working) < at_once:
-                if pool is None:
-                    pool = ProcessPoolExecutor(count, initializer=_end_with, initargs=(os.getpid(),))
-                with _without_interrupts():
-                    working[pool.submit(_measured, waiting[0], measure)] = waiting[0]
-                waiting.popleft()
+                run = waiting[0]
+                pool = pool or ProcessPoolExecutor(count, initializer=_end_with, initargs=(os.getpid(),))
+                try:
+                    with _without_interrupts():
+                        working[pool.submit(_measured, run.scenario, run.replication, measure)] = run
+                except BrokenProcessPool:  # since the last look at it
+                    _close(pool)
+                    pool = None
+                    if working:
+                        break
+                else:
+                    waiting.popleft()
             yield from finished  # after the submission, so that no worker waits for the caller
             finished.clear()
-            for future in wait(working, return_when=FIRST_COMPLETED).done:
+            done = wait(working, return_when=FIRST_COMPLETED).done
+            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
+                _close(pool)
+                pool = None
+                done = set(working)  # closing the pool has ended them all
+            for future in done:
                 run = working.pop(future)
                 try:
                     finished.append((run, future.result()))
                 except BrokenProcessPool as error:
-                    _close(pool)
-                    pool = None
                     waiting.appendleft(run)
                     deaths[id(run)] += 1
                     if deaths[id(run)] == MOST_DEATHS:
@@ -105,14 +115,14 @@ def _in_workers(runs: Sequence[Run], measure: Measure[T], count: int) -> Iterato
 
 
 def _close(pool: ProcessPoolExecutor | None) -> None:
-    """End the workers of a pool."""
+    """End the workers of a pool, if there is one."""
     if pool is not None:
         pool.shutdown(kill_workers=True)
 
 
-def _measured(run: Run, measure: Measure[T]) -> T:
-    scenario, _ = calibrated(run.scenario, run.replication)
-    return measure(scenario, simulate(scenario, run.replication))
+def _measured(scenario: Scenario, replication: int, measure: Measure[T]) -> T:
+    scenario, _ = calibrated(scenario, replication)
+    return measure(scenario, simulate(scenario, replication))
 
 
 def _message(error: Exception) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -20,7 +21,7 @@ from testbed.studies.plan import Measure, Run
 from testbed.studies.progress import Progress
 from testbed.studies.reproduce.reference import reference
 from testbed.studies.reproduce.registry import study
-from testbed.studies.reproduce.study import Point, Row, Settings, Source, Study
+from testbed.studies.reproduce.study import Point, Row, Settings, Study
 from testbed.studies.reproduce.study_files import save
 from testbed.studies.reproduce.study_table import study_table
 from testbed.studies.store import StudyFolder
@@ -111,7 +112,7 @@ def compute(
 class _Batch:
     """Points that share a scenario, and what its replications have measured for each of them."""
 
-    source: Source
+    source: Literal["twin", "cluster"]
     scenario: Scenario
     points: list[int]
     found: list[Sequence[Values]] = field(default_factory=list)
@@ -136,23 +137,8 @@ class _Runs:
         self._study = study
         self._points = points
         self._batches = [*self._shared("twin"), *(self._shared("cluster") if cluster else [])]
-        self._missing = [
-            Run(
-                f"{study.name} at {points[batch.points[0]]}, replication {replication + 1}",
-                batch.scenario,
-                replication,
-                where="twin" if batch.source == "twin" else "cluster",
-                key=batch,
-                variant=batch.scenario.name,
-                doing="twin" if batch.source == "twin" else f"cluster: {points[batch.points[0]]}",
-            )
-            # By replication first: after an interruption all points have about the same number.
-            for replication in range(max((batch.scenario.run.replications for batch in self._batches), default=0))
-            for batch in self._batches
-            if replication < batch.scenario.run.replications
-        ]
 
-    def _shared(self, source: Source) -> list[_Batch]:
+    def _shared(self, source: Literal["twin", "cluster"]) -> list[_Batch]:
         found: dict[str, _Batch] = {}
         for i, point in enumerate(self._points):
             scenario = point.twin if source == "twin" else point.cluster
@@ -168,9 +154,17 @@ class _Runs:
         settings = {batch.scenario.name: [self._points[i].settings for i in batch.points] for batch in self._batches}
         return _Measure(self._study, settings)
 
-    def missing(self) -> Sequence[Run]:
-        missing, self._missing = self._missing, []
-        return missing
+    def batches(self) -> Iterator[Sequence[Run]]:
+        runs = []
+        # By replication first: after an interruption all points have about the same number.
+        for r in range(max((batch.scenario.run.replications for batch in self._batches), default=0)):
+            for batch in self._batches:
+                if r < batch.scenario.run.replications:
+                    at = self._points[batch.points[0]]
+                    doing = "twin" if batch.source == "twin" else f"cluster: {at}"
+                    title, name = f"{self._study.name} at {at}, replication {r + 1}", batch.scenario.name
+                    runs.append(Run(title, batch.scenario, r, batch.source, batch, name, doing=doing))
+        yield runs
 
     def keep_twin(self, run: Run, value: Sequence[Values]) -> None:
         run.key.found.append(value)

@@ -12,8 +12,8 @@ from testbed.scenario.modes import has_copies
 from testbed.theory.pool_loads import pool_requirements
 from testbed.theory.predict import NoPrediction, Prediction
 
-#: What each is. Times are in time units. In place of POOL is the name of one; from there on to the delays they are of
-#: scenarios whose jobs may have several copies or be served in several pools.
+#: The meaning of each. Times are in time units. POOL stands for the name of a pool. The quantities from there on to the
+#: delays belong to scenarios whose jobs may have several copies or be served in several pools.
 QUANTITIES = {
     "response_time_mean": "mean response time",
     "response_time_p50": "median of the response time",
@@ -50,7 +50,7 @@ QUANTITIES = {
 
 
 class Estimate(NamedTuple):
-    """A value, its 95 % interval where there is one, and the number of independent observations that it rests on."""
+    """A value, its 95 % interval if there is one, and the number of independent observations behind it."""
 
     value: float
     low: float | None = None
@@ -80,7 +80,7 @@ def of_pools(quantity: str) -> str:
 
 
 def measured(summary: Summary) -> Iterator[tuple[str, Estimate]]:
-    """Yield the quantities of one run, those that it has."""
+    """Yield the quantities of one run."""
     response = from_interval(summary.response)
     if response is not None:
         yield "response_time_mean", response
@@ -149,7 +149,7 @@ def _of_copies(summary: Summary) -> Iterator[tuple[str, Estimate]]:
 
 
 def predicted_loads(scenario: Scenario) -> Iterator[tuple[str, Estimate]]:
-    """Yield the effective loads of the pools that the theory says, where those of a run would be measured."""
+    """Yield the theory's effective loads of the pools, if a run of the scenario would measure them."""
     requirements = pool_requirements(scenario) if has_copies(scenario) else None
     if requirements is None:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ class SweepError(Exception):
 
 
 class Request(NamedTuple):
-    """What a caller asks of a goal (testbed.studies.sweep.plan.Goal); None is left to the default, or to the folder."""
+    """The parts of a goal that a caller asks for; None is left to the default, or to the folder."""
 
     on: tuple[Place, ...] | None = None
     target: float | None = None
@@ -39,12 +39,9 @@ class Request(NamedTuple):
         return cls(places, None if target is None else _fraction(target), budget)  # type: ignore[arg-type]  # Goal checks
 
     def goal(self, default: Goal) -> Goal:
-        """Return another goal with the changes that are requested. Raises ValueError."""
-        goal = Goal(
-            on=default.on if self.on is None else self.on,
-            target=default.target if self.target is None else self.target,
-            budget=default.budget if self.budget is None else self.budget,
-        )
+        """Return another goal with the parts that are requested. Raises ValueError."""
+        requested = {name: value for name, value in self._asdict().items() if value is not None}
+        goal = Goal(**{**msgspec.structs.asdict(default), **requested})
         if self.budget is not None and goal.target is None:
             raise ValueError("budget: bounds the replications towards a target; give the target too")
         if self.target is not None and not goal.measured:
@@ -113,20 +110,14 @@ class SweepRun:
         """Reduces a run of the twin to its summary."""
         return twin_summary
 
-    def missing(self) -> list[Run]:
-        """Return the runs to make next."""
-        return [
-            Run(
-                str(key),
-                self._plan.scenario_of(key),
-                key.replication,
-                self._plan.goal.where,
-                key,
-                variant=key.variant,
-                work=self._plan.work(key),
-            )
-            for key in self._plan.missing(self.result.runs)
-        ]
+    def batches(self) -> Iterator[list[Run]]:
+        """Yield the missing runs. With a target, the results of a batch say whether more are needed."""
+        plan = self._plan
+        while keys := plan.missing(self.result.runs):
+            yield [
+                Run(str(key), plan.scenario_of(key), key.replication, plan.goal.where, key, key.variant, plan.work(key))
+                for key in keys
+            ]
 
     def keep_twin(self, run: Run, value: Summary) -> None:
         """Save a run of the twin."""

@@ -11,7 +11,7 @@ environment.json   versions, cores, when, how long
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -88,40 +88,23 @@ class _Runs:
     def __init__(self, cases: Sequence[Case]) -> None:
         self.twins: dict[tuple[str, int], list[TwinReading]] = {}
         self.clusters: dict[str, VariantRun] = {}
-        self._missing = [
-            *(
-                Run(
-                    case.name,
-                    case.cluster,
-                    where="cluster and twin",
-                    key=case.name,
-                    variant=case.name,
-                    doing=f"cluster: {case.name}",
-                )
-                for case in cases
-                if case.cluster is not None
-            ),
-            *(
-                Run(
-                    f"{case.name}, {scenario.servers} servers, replication {replication + 1}",
-                    scenario,
-                    replication,
-                    key=(case.name, i),
-                    doing=f"twin: {case.name}",
-                )
-                for case in cases
-                for i, scenario in enumerate(case.twins)
-                for replication in range(scenario.run.replications)
-            ),
-        ]
+        self._cases = cases
 
     @property
     def measure(self) -> Measure[TwinReading]:
         return twin_reading
 
-    def missing(self) -> Sequence[Run]:
-        missing, self._missing = self._missing, []
-        return missing
+    def batches(self) -> Iterator[Sequence[Run]]:
+        runs = []
+        for case in self._cases:
+            name = case.name
+            if case.cluster is not None:
+                runs.append(Run(name, case.cluster, 0, "cluster and twin", name, name, doing=f"cluster: {name}"))
+            for i, scenario in enumerate(case.twins):
+                for r in range(scenario.run.replications):
+                    title = f"{name}, {scenario.servers} servers, replication {r + 1}"
+                    runs.append(Run(title, scenario, r, key=(name, i), doing=f"twin: {name}"))
+        yield runs
 
     def keep_twin(self, run: Run, value: TwinReading) -> None:
         self.twins.setdefault(run.key, []).append(value)

@@ -43,7 +43,7 @@ class ProbeOverheadNeeded(Study):
     quantities: ClassVar = {
         NEEDED: "the least d, a multiple of 1/k, that reaches the target in the limit of many servers",
         DELAY: "E[T - T*]/E[T*] with that d; theory: the limit of many servers, twin: 1000 servers (quick: 200)",
-        "utilisation": "share of the servers' time in which they were busy; its mean is the load",
+        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
     }
     tabulated = (NEEDED, DELAY)
     controls: ClassVar = {DELAY: ("utilisation", "load")}

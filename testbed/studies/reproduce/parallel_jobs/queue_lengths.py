@@ -28,16 +28,16 @@ class QueueLengths(Study):
     name = "parallel-jobs-queue-lengths"
     paper = PARALLEL_JOBS
     shows = (
-        "S_i, the share of servers with at least i tasks, at load 0.9 with N = 1000, k = 10 and d = 2: batch-filling, "
-        "batch-sampling, per-task power of d and random, beside the limits of many servers and of many tasks"
+        "S_i, the fraction of servers with at least i tasks, at load 0.9 with N = 1000, k = 10 and d = 2: "
+        "batch-filling, batch-sampling, per-task power of d and random, with the limits of many servers and of many tasks"
     )
     takes = "2 minutes"
     columns: ClassVar = {
-        "policy": "with d = 2 probes per task, but for random",
+        "policy": "with d = 2 probes per task, except for random",
         "tasks": 'tasks per job, k; "infinite" is the limit of many tasks after that of many servers',
         "length": "i, the task in service included",
     }
-    quantities: ClassVar = {TAIL: "S_i, the time-averaged share of servers with at least i tasks"}
+    quantities: ClassVar = {TAIL: "S_i, the time-averaged fraction of servers with at least i tasks"}
 
     def points(self, quick: bool) -> list[Point]:
         """Return all lengths of all policies; those of a policy share its runs."""
@@ -94,8 +94,8 @@ class QueueLengths(Study):
                 f"{settings['policy']}, k " + ("→ ∞" if settings["tasks"] == "infinite" else f"= {settings['tasks']}")
             ),
             x_label="queue length i (tasks, the one in service included)",
-            y_label="share of servers with at least i tasks",
+            y_label="fraction of servers with at least i tasks",
             caption=f"Load {LOAD}, {D:g} probes per task, N = {SERVERS} (quick: 200), Poisson arrivals, exponential "
-            "sizes. Theory: limit of many servers; k → ∞: limit of many tasks after it. Shares above 1e-4.",
+            "sizes. Theory: limit of many servers; k → ∞: limit of many tasks after it. Fractions above 1e-4.",
         )
         return {"queue-lengths": figure}

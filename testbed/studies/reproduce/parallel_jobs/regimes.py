@@ -51,7 +51,7 @@ class Regimes(Study):
     quantities: ClassVar = {
         RATIO: "E[T]/E[T*], the mean response time over the mean inherent delay; theory: the limit of many servers at "
         "this load, k and d",
-        "utilisation": "share of the servers' time in which they were busy; its mean is the load",
+        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
         "d ε ln k": "theorem 3.2 wants it to grow without bound; only for batch-filling",
         "ln d ln k / ln N": "theorem 3.3 wants it to vanish; only for batch-filling",
     }

@@ -30,7 +30,7 @@ class ZeroQueueingDelay(Study):
     paper = PARALLEL_JOBS
     shows = (
         "E[T - T*]/E[T*] against N at load 1 - N^-0.3, with k = floor(ln² N) tasks (at most N/2) and d = c/((1 - load) "
-        "ln k) probes per task, beside single tasks with the same d (the message of theorems 3.1 to 3.4)"
+        "ln k) probes per task, compared with single tasks with the same d (the message of theorems 3.1 to 3.4)"
     )
     takes = "13 minutes"
     columns: ClassVar = {
@@ -45,7 +45,7 @@ class ZeroQueueingDelay(Study):
     quantities: ClassVar = {
         DELAY: "E[T - T*]/E[T*], the mean queueing delay over the mean inherent delay; theory: the limit of many "
         "servers at this load, k and d",
-        "utilisation": "share of the servers' time in which they were busy; its mean is the load",
+        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
         "h / ln k": "should be much less than 1 for theorem 3.1",
         "k ln²N / (√N ε)": "should be much less than 1 for theorem 3.1; ε = 1 - load",
         "ln d ln k / ln N": "should be much less than 1 for theorem 3.3, which says that delay does not vanish",

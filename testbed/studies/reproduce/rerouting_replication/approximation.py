@@ -31,7 +31,7 @@ NAMES = {(ERROR, "Rer"): "rerouting", (ERROR, "Rep"): "replication", (STRETCHED_
 
 
 class ApproximationError(Study):
-    """The approximation beside the twin, for two single servers."""
+    """The approximation compared with the twin, for two single servers."""
 
     name = "rerouting-replication-approximation"
     paper = RESOLVING_AFFINITY
@@ -44,14 +44,14 @@ class ApproximationError(Study):
         "servers": "servers of each of the two pools",
         "replicas": REPLICAS_MEANING,
         "policy": POLICY_MEANING,
-        "q": "probability that the dispatcher is told the right type, else the wrong one; 1/2: types are unknown",
-        "load": "effective load: the share of time in which servers are busy",
+        "q": "probability that the dispatcher gets the right type, else the wrong one; 1/2: types are unknown",
+        "load": "effective load: the fraction of time in which servers are busy",
         "tau": TAU_MEANING,
     }
     quantities: ClassVar = {
         ERROR: "the approximation over the measured mean latency, minus 1, in percent",
         STRETCHED_ERROR: "the same of the approximation with unreplicated service stretched by the copies that preempt",
-        "utilisation": "share of the servers' time in which they were busy; its mean is the load",
+        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
     }
     tabulated = (ERROR, STRETCHED_ERROR)
     hidden = ("servers",)

@@ -29,7 +29,7 @@ TAU_MEANING = "threshold of both pools, in time units (the mean size) of receive
 
 @dataclass(frozen=True)
 class Case:
-    """``servers`` in each pool; ``q``: probability that the dispatcher is told the right type; ``rate``: per server."""
+    """``servers`` in each pool; ``q``: probability that the dispatcher gets the right type; ``rate``: per server."""
 
     servers: int
     replicas: str
@@ -68,7 +68,7 @@ class Case:
         return self.policy == "Rep" and self.servers == 1
 
     def scenario(self, jobs: float, replications: int) -> Scenario:
-        """Return runs of about so many jobs together."""
+        """Return the scenario with runs of about ``jobs`` jobs in total."""
         duration = jobs / replications / (2 * self.servers * self.rate)
         return scenario(
             self.policy,
@@ -86,6 +86,6 @@ class Case:
 
     @property
     def _assignment(self) -> npt.NDArray[np.float64]:
-        """alpha_ij where a job goes to the pool that its signal says is fast; half to each without signals."""
+        """alpha_ij if a job goes to the pool that is fast by its signal; half to each pool without signals."""
         signals = signal_matrix(knowledge("noisy", self.q), types=2)
         return signals.T if signals.shape[1] == 2 else np.full((2, 2), 0.5)

@@ -51,17 +51,17 @@ class Latency(Study):
         "servers": "servers of each of the two pools",
         "replicas": REPLICAS_MEANING,
         "policy": POLICY_MEANING,
-        "q": "probability that the dispatcher is told the right type, else the wrong one; 1/2: types are unknown",
+        "q": "probability that the dispatcher gets the right type, else the wrong one; 1/2: types are unknown",
         "rate": "arrivals per server and time unit",
         "tau": TAU_MEANING,
-        "load": "effective load: the share of time in which servers are busy",
+        "load": "effective load: the fraction of time in which servers are busy",
     }
     quantities: ClassVar = {
         LATENCY: "mean time from arrival to departure, in time units; theory: the Pollaczek-Khinchine approximation of "
         "the paper, for several servers a two-moment formula in its place",
         STRETCHED: "the same approximation with unreplicated service stretched by the copies that preempt it; for "
         "replication between single servers",
-        "utilisation": "share of the servers' time in which they were busy; its mean is the load",
+        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
     }
     tabulated = (LATENCY, STRETCHED)
     hidden = ("load",)
@@ -93,7 +93,7 @@ class Latency(Study):
         }
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
-        """Return a plot for each number of servers and q, with a panel for each law of sizes."""
+        """Return a plot for each number of servers and q, with a panel for each distribution of sizes."""
         kinds = dict.fromkeys((int(row.settings["servers"]), float(row.settings["q"])) for row in rows)
         return {
             f"latency-{servers}-{servers}-{'unknown' if q == 0.5 else 'partly-known'}": _figure(rows, servers, q)
@@ -133,7 +133,7 @@ def _figure(rows: Sequence[Row], servers: int, q: float) -> Figure:
             ends = (LINE[0], LINE[-1])
             shown += [replace(drawn, settings={**at, "series": "no redundancy", "tau": tau}) for tau in ends]
     formula = "Pollaczek-Khinchine" if servers == 1 else "two-moment M/G/n"
-    told = "unknown" if q == 0.5 else f"told right with probability {q}"
+    known = "unknown" if q == 0.5 else f"known right with probability {q}"
     return curves(
         shown,
         LATENCY,
@@ -143,7 +143,7 @@ def _figure(rows: Sequence[Row], servers: int, q: float) -> Figure:
         x_label="threshold τ (time units of received processing)",
         y_label="mean latency E[T] (time units)",
         caption=f"Two pools of {servers} server{'s' * (servers != 1)}, speeds 1 and {R_SLOW}, two types, equally "
-        f"likely and {told}; exponential sizes of mean 1; {RATE} arrivals per server and time unit. Theory: {formula} "
+        f"likely and {known}; exponential sizes of mean 1; {RATE} arrivals per server and time unit. Theory: {formula} "
         f"approximation{', and stretched by preemptions' * (servers == 1)}.",
     )
 

@@ -53,8 +53,8 @@ class _Stability(Study):
         found = [f"theory and reference differ by at most {max(gaps):.1g}, in {len(gaps)} numbers"] if gaps else []
         return [
             *found,
-            "Pareto(10/9) sizes have no variance: a mean over 10^5 of them says little. The twin has marks only where "
-            "the least of two independent sizes counts",
+            "Pareto(10/9) sizes have no variance: a mean over 10^5 of them is not reliable. The twin has marks only "
+            "where the least of two independent sizes counts",
         ]
 
 
@@ -109,7 +109,7 @@ class StabilitySlowSpeed(_Stability):
         return _per_server(bound(policy, sizes, r_slow, first_type=first_type).rate, alike=first_type == 0.5)
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
-        """Return one plot with a panel for each law of sizes."""
+        """Return one plot with a panel for each distribution of sizes."""
         figure = curves(
             [row for row in rows if row.settings["first_type"] == 0.5],
             BOUND,
@@ -131,15 +131,15 @@ class StabilityKnowledge(_Stability):
 
     name = "rerouting-replication-knowledge"
     shows = (
-        f"stability bound against how much is known of the types, at slow speed {R_SLOW}: told the right type with "
-        "probability q, or told for sure with probability phi = 2 q - 1 (the figures on partly known types)"
+        f"stability bound against the knowledge of types, at slow speed {R_SLOW}: the dispatcher knows the right type "
+        "with probability q, or knows it for sure with probability phi = 2 q - 1 (the figures on partly known types)"
     )
     takes = "4 minutes"
     columns: ClassVar = {
         "sizes": SIZES_MEANING,
         "policy": POLICY_MEANING,
-        "signal": "noisy: the dispatcher is told the right type with probability q, else the other one; revealed: it "
-        "is told the type with probability phi, else nothing. Both let it send a share q of jobs where they are fast",
+        "signal": "noisy: the dispatcher gets the right type with probability q, else the other one; revealed: it gets "
+        "the type with probability phi, else nothing. With both it can send a fraction q of jobs where they are fast",
         "q": "probability of the right type; 1/2: nothing is known, 1: types are known",
         "phi": "2 q - 1",
     }
@@ -172,13 +172,13 @@ class StabilityKnowledge(_Stability):
         return _per_server(bound(str(settings["policy"]), str(settings["sizes"]), R_SLOW, signal, q).rate, alike=True)
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
-        """Return a plot for each signal, with a panel for each law of sizes."""
-        told = {
-            "noisy": ("q", "probability q that the dispatcher is told the right type, else the wrong one"),
-            "revealed": ("phi", "probability φ that the dispatcher is told the type, else nothing"),
+        """Return a plot for each signal, with a panel for each distribution of sizes."""
+        axes = {
+            "noisy": ("q", "probability q that the dispatcher knows the right type, else the wrong one"),
+            "revealed": ("phi", "probability φ that the dispatcher knows the type, else nothing"),
         }
         return {
-            f"stability-bound-{signal}": self._figure(rows, signal, x, label) for signal, (x, label) in told.items()
+            f"stability-bound-{signal}": self._figure(rows, signal, x, label) for signal, (x, label) in axes.items()
         }
 
     def _figure(self, rows: Sequence[Row], signal: str, x: str, label: str) -> Figure:

@@ -40,7 +40,7 @@ POOLS = ("one", "two")
 IDENTICAL, INDEPENDENT = "exponential, identical", "exponential, i.i.d."
 HEAVY_IDENTICAL, HEAVY_INDEPENDENT = "Pareto(10/9), identical", "Pareto(10/9), i.i.d."
 Dependence = Literal["identical", "independent"]
-#: The laws of the sizes of a job in the two pools, by the names that the studies' tables give them.
+#: The distributions of the sizes of a job in the two pools, by their names in the studies' tables.
 SIZES: Mapping[str, tuple[Exponential | Pareto, Dependence]] = {
     IDENTICAL: (Exponential(), "identical"),
     INDEPENDENT: (Exponential(), "independent"),
@@ -60,8 +60,10 @@ POLICY_MEANING = (
     "Rer: rerouting, Rep: replication, with the best thresholds; ZRed: no redundancy; FRed: full redundancy; KS: sizes "
     "are known, types are not"
 )
-SIZES_MEANING = "the law of the sizes, and whether a job has one size or independent ones in the two pools; mean 1"
-#: Where sizes have no variance, a mean over 10^5 jobs says little: there these policies are left to theory.
+SIZES_MEANING = (
+    "the distribution of the sizes, and whether a job has one size or independent ones in the two pools; mean 1"
+)
+#: Where sizes have no variance, a mean over 10^5 jobs is not reliable: there only theory covers these policies.
 FINITE_VARIANCE: Mapping[str, tuple[str, ...]] = {
     IDENTICAL: ("ZRed", "FRed", "Rer", "Rep", "KS"),
     INDEPENDENT: ("ZRed", "FRed", "Rer", "Rep", "KS"),
@@ -86,14 +88,14 @@ def bound(
 
 @cache
 def _bound(policy: str, sizes: str, r_slow: float, signal: str, q: float, first_type: float) -> StabilityBound:
-    told: Knowledge = "types" if policy == "Known" else knowledge(signal, q)
-    return stability_bound(example(sizes, r_slow, first_type=first_type), POLICIES[policy], told)
+    known: Knowledge = "types" if policy == "Known" else knowledge(signal, q)
+    return stability_bound(example(sizes, r_slow, first_type=first_type), POLICIES[policy], known)
 
 
 def knowledge(signal: str, q: float) -> Knowledge:
-    """Return what the dispatcher is told: noisy, the right type with probability q; revealed, it with 2 q - 1.
+    """Return what the dispatcher knows: noisy, the right type with probability q; revealed, it with 2 q - 1.
 
-    It is told a wrong type, or nothing, otherwise. Where jobs without information are split evenly, a share q goes to
+    Otherwise it gets a wrong type, or nothing. Where jobs without information are split evenly, a fraction q goes to
     the right pool under both.
     """
     if q == 0.5:
@@ -118,17 +120,17 @@ def scenario(
 ) -> Scenario:
     """Return the example as a scenario.
 
-    ``thresholds``: by pool, in time units; ``assignment``: alpha_ij, the share of type-j jobs that start in pool i,
+    ``thresholds``: by pool, in time units; ``assignment``: alpha_ij, the fraction of type-j jobs that start in pool i,
     shape (2, 2); neither for KS. ``load``: arrivals per server and time unit. ``q``, ``signal``: as in ``knowledge``.
     """
     size, dependence = SIZES[sizes]
-    law: Any = msgspec.to_builtins(size)
+    distribution: Any = msgspec.to_builtins(size)
     dispatch: dict[str, Any] = {"policy": "static", "knows": "sizes"}
     tau: Any = "rational"
     if thresholds is not None and assignment is not None:
         limits = np.ravel(thresholds).tolist()
         tau = {name: "inf" if limit == np.inf else limit for name, limit in zip(POOLS, limits, strict=True)}
-        dispatch |= _told(np.array(assignment, dtype=np.float64), signal, q)
+        dispatch |= _knowledge(np.array(assignment, dtype=np.float64), signal, q)
     return decode(
         {
             "name": "x",
@@ -136,7 +138,7 @@ def scenario(
             "cluster": {"pools": [{"name": name, "servers": servers, "queue": "central"} for name in POOLS]},
             "workload": {
                 "load": load,
-                "size": law,
+                "size": distribution,
                 "dependence": dependence,
                 "types": [
                     {"name": "a", "probability": 0.5, "speed": {"two": r_slow}},
@@ -149,16 +151,16 @@ def scenario(
     )
 
 
-def _told(assignment: npt.NDArray[np.float64], signal: str, q: float) -> dict[str, Any]:
-    """Return what the dispatcher knows, and the shares of the pools by signal that give the assignment by type."""
+def _knowledge(assignment: npt.NDArray[np.float64], signal: str, q: float) -> dict[str, Any]:
+    """Return what the dispatcher knows, and the fractions of the pools by signal that give the assignment by type."""
     # alpha_ij = sum_k Q_jk beta_ik, with beta a probability.
     signals = signal_matrix(knowledge(signal, q), types=2)
     first = lsq_linear(signals, assignment[0], bounds=(0.0, 1.0), method="bvls").x.round(12).tolist()
-    shares = [dict(zip(POOLS, (beta, round(1 - beta, 12)), strict=True)) for beta in first]
-    if len(shares) == 1:
-        return {"knows": "nothing", "assignment": shares[0]}
+    fractions = [dict(zip(POOLS, (beta, round(1 - beta, 12)), strict=True)) for beta in first]
+    if len(fractions) == 1:
+        return {"knows": "nothing", "assignment": fractions[0]}
     knows = {"revealed": round(2 * q - 1, 12)} if signal == "revealed" else {"noisy": q}
-    return {"knows": knows, "assignment": dict(zip(("a", "b", "unknown"), shares, strict=False))}
+    return {"knows": knows, "assignment": dict(zip(("a", "b", "unknown"), fractions, strict=False))}
 
 
 def service_used(scenario: Scenario, measurements: Measurements) -> list[float]:

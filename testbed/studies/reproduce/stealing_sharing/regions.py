@@ -45,7 +45,7 @@ class Regions(Study):
     quantities: ClassVar = {
         BOUNDARY: "lam*, the load at which both policies have the same mean response time",
         PENDING: "P(queue length >= 2) - (1 - load) of 1000 servers (quick: 200) that steal at lam* and R_o; theory: 0",
-        "utilisation": "share of the servers' time in which they were busy",
+        "utilisation": "fraction of the servers' time in which they were busy",
     }
     tabulated = (BOUNDARY, PENDING)
 

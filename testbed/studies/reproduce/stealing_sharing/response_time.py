@@ -39,7 +39,7 @@ class ResponseTime(Study):
     quantities: ClassVar = {
         RESPONSE: "E[T] in mean sizes; theory: the mean field, twin: 1000 servers (quick: 200), cluster: 200",
         RATE: "probes per server and time unit, with the clocks' rate of the mean field",
-        "utilisation": "share of the servers' time in which they were busy; its mean is the load",
+        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
     }
     tabulated = (RESPONSE, RATE)
     controls: ClassVar = {RESPONSE: ("utilisation", "load")}
@@ -123,7 +123,7 @@ class ResponseTimeTail(Study):
         return {TAIL: found.response_time_tail(float(settings["t"]), moves)}
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
-        """Return the share of the jobs that took longer."""
+        """Return the fraction of the jobs that took longer."""
         (response,) = completed_jobs(scenario, measurements, "response")
         return {TAIL: float((response > float(settings["t"])).mean())}
 

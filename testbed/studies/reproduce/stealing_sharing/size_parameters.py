@@ -20,10 +20,10 @@ class SizeParameters(Study):
     takes = "seconds"
     columns: ClassVar = {
         "scv": "squared coefficient of variation of the sizes",
-        "f": "share of the work (not of the jobs) that type-1 jobs, the short ones, bring",
+        "f": "fraction of the work (not of the jobs) that type-1 jobs, the short ones, bring",
     }
     quantities: ClassVar = {
-        "alpha_1": "share of the jobs that are short",
+        "alpha_1": "fraction of the jobs that are short",
         "mu_1": "rate of the short jobs, per time unit; their mean size is 1/mu_1",
         "mu_2": "rate of the long jobs, per time unit",
     }

@@ -41,7 +41,7 @@ class Validation(Study):
     quantities: ClassVar = {
         RESPONSE: "E[T] in mean sizes; theory: the mean field",
         ERROR: "(E[T] of 1000 servers - mean field)/mean field in percent; theory: what the 1/N correction predicts",
-        "utilisation": "share of the servers' time in which they were busy; its mean is the load",
+        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
     }
     tabulated = (RESPONSE, ERROR)
     controls: ClassVar = {RESPONSE: ("utilisation", "load"), ERROR: ("utilisation", "load")}

@@ -162,7 +162,7 @@ def test_every_test_and_every_number_of_servers_is_there(page: Any, result: Vali
 def test_it_is_said_how_sure_the_outcome_is(page: Any) -> None:
     # Four tests of the twin, and a run on the cluster: 4 * 2e-6 + 5e-5 + 1e-4.
     assert "in 5 tests (the twin's at a level of 2e-06, the cluster's of 5e-05)" in page.text
-    assert "something fails with a probability below 0.0002" in page.text
+    assert "the probability that any test fails is below 0.0002" in page.text
 
 
 def test_plots_have_words_for_who_cannot_see_them(page: Any) -> None:
