@@ -29,7 +29,7 @@ class QueueLengths(Study):
     paper = PARALLEL_JOBS
     shows = (
         "S_i, the fraction of servers with at least i tasks, at load 0.9 with N = 1000, k = 10 and d = 2: "
-        "batch-filling, batch-sampling, per-task power of d and random, with the limits of many servers and of many tasks"
+        "batch-filling, batch-sampling, per-task power of d and random, with limits of many servers and of many tasks"
     )
     takes = "2 minutes"
     columns: ClassVar = {
