@@ -30,7 +30,7 @@ TokenOption = Annotated[
 def require_page(dash: bool, host: str, port: int, token: str | None) -> None:
     """Fail if options for serving a page are given without --dash."""
     if not dash and (host != LOOPBACK or port or token is not None):
-        fail("--host, --port and --token need --dash: add it, or remove them")
+        fail("--host, --port and --token serve a page: add --dash, or remove them")
 
 
 def open_page(host: str, port: int, token: str | None) -> Place:

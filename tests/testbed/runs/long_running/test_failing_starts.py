@@ -104,7 +104,7 @@ FAULTS = {
         "error: static: process pools ended with exit status 4: the jobs in central queues are lost with it. Its last "
         "lines: It wrote nothing."
     ],
-    "the supervisor is killed": ["error: the supervisor was ended by signal SIGKILL, and wrote nothing"],
+    "the supervisor is killed": ["error: the supervisor was ended by signal SIGKILL without any output"],
 }
 
 
@@ -175,5 +175,5 @@ def test_ctrl_c_while_it_comes_up_leaves_nothing_behind(place: Any, planted: Any
         process.kill()
         process.wait()
     assert process.returncode == INTERRUPTED
-    assert said.splitlines()[-1] == "interrupted: the cluster was coming up, and was ended"
+    assert said.splitlines()[-1] == "interrupted: the cluster was starting, and was shut down"
     assert clusters() == []

@@ -332,4 +332,4 @@ def test_how_to_serve_a_page_that_is_not_asked_for_is_refused(place: Any, comman
 def test_a_variant_that_is_not_there_is_said(place: Any) -> None:
     failed = place.up("--variant", "three choices")
     assert failed.returncode == 2
-    assert failed.stderr == 'error: there is no variant "three choices"; there are: random, two choices\n'
+    assert failed.stderr == 'error: there is no variant "three choices"; the variants are: random, two choices\n'
