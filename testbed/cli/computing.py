@@ -17,7 +17,7 @@ from testbed.scenario import Scenario, ScenarioError, variants
 @app.command()
 def theory(scenario: ScenarioArgument) -> None:
     """Show the theory's prediction for each variant of a scenario, or why there is none."""
-    from testbed.runs.tables import new_table, number
+    from testbed.runs.tables import new_table, number, print_line
     from testbed.theory.predict import Prediction, pool_notes, predict, stability_bound
 
     settings = read(scenario)
@@ -47,7 +47,7 @@ def theory(scenario: ScenarioArgument) -> None:
     console = Console()
     console.print(table)
     for note in notes:
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, note)
 
 
 def _variants(scenario: Scenario) -> list[tuple[str, Scenario]]:

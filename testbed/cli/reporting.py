@@ -28,8 +28,6 @@ def report(
     from testbed.runs.run_folder import OutputError
     from testbed.scenario import ScenarioError
 
-    if output is not None and output.is_dir():
-        fail(f"{output}: is a folder; name the file to write with --output")
     try:
         path = write_report(folder, output)
     except (OutputError, ScenarioError) as error:
@@ -42,6 +40,8 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
     from testbed.runs.run_folder import OutputError, replace_file
 
     path = output or folder / "report.html"
+    if path.is_dir():
+        raise OutputError(f"{path}: is a folder; name the file to write with --output")
     html = _page(folder).html()
     try:
         replace_file(path, html.encode())

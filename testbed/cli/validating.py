@@ -33,6 +33,7 @@ def validate(
     """
     from testbed.cluster.processes import ClusterError
     from testbed.runs.run_folder import OutputError
+    from testbed.runs.tables import print_line
     from testbed.studies.validate import chosen
     from testbed.studies.validate import validate as run_cases
     from testbed.studies.validate.case import places
@@ -56,9 +57,8 @@ def validate(
         fail(error, 1)
     console.print(validation_table(result))
     for remark in validation_remarks(result):
-        console.print(remark, highlight=False, markup=False, soft_wrap=True)
-    lines = f"\nvalidation folder: {result.folder}\nreport: {path}"
-    console.print(lines, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, remark)
+    print_line(console, f"\nvalidation folder: {result.folder}\nreport: {path}")
     if result.unfinished:
         print(f"interrupted: not finished: {', '.join(result.unfinished)}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)

@@ -162,7 +162,7 @@ def test_every_test_and_every_number_of_servers_is_there(page: Any, result: Vali
 def test_it_is_said_how_sure_the_outcome_is(page: Any) -> None:
     # Four tests of the twin, and a run on the cluster: 4 * 2e-6 + 5e-5 + 1e-4.
     assert "in 5 tests (the twin's at a level of 2e-06, the cluster's of 5e-05)" in page.text
-    assert "something fails with a probability below 0.0002" in page.text
+    assert "the probability that any test fails is below 0.0002" in page.text
 
 
 def test_plots_have_words_for_who_cannot_see_them(page: Any) -> None:
@@ -233,7 +233,7 @@ def test_a_validation_of_nothing_but_unfinished_cases_has_a_page(
 ) -> None:
     made = saved(Validation(quick=True, asked=[], on=["twin"], cases=[], unfinished=["random", "jiq"]), tmp_path)
     page = read_page((made / "report.html").read_text())
-    assert "interrupted before these were finished: random, jiq" in page.text
+    assert "interrupted before these cases were finished: random, jiq" in page.text
     assert page.tables == {}
 
 
