@@ -81,7 +81,7 @@ def reproduce(
     listed: Annotated[bool, typer.Option("--list", help="list the studies")] = False,
     cluster: Annotated[bool, typer.Option("--cluster", help="also on real processes, where it fits")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="few points and short runs: below 20 seconds")] = False,
-    output: Annotated[Path, typer.Option(help="the folder in which to make the study's folder")] = Path("runs"),
+    output: Annotated[Path, typer.Option(help="create the study folder in this folder")] = Path("runs"),
     processes: Annotated[int | None, typer.Option(min=1, help="processes that simulate; default: one per core")] = None,
 ) -> None:
     """Compute a figure or table of a paper, on theory and twin: numbers as CSV, plots, and a table.
