@@ -83,15 +83,15 @@ def study_progress(quiet: bool = False) -> Progress:
 
 def finish(result: Result) -> None:
     """Show the results, and exit with the status that fits them."""
-    from testbed.runs.tables import remarks, results_table
+    from testbed.runs.tables import print_line, remarks, results_table
 
     console = Console()
     if result.runs:
         console.print(results_table(result))
         for remark in remarks(result):
-            console.print(remark, highlight=False, markup=False, soft_wrap=True)
+            print_line(console, remark)
     if result.folder is not None:
-        console.print(f"\nrun folder: {result.folder}", highlight=False, markup=False, soft_wrap=True)
+        print_line(console, f"\nrun folder: {result.folder}")
     for failure in result.failures:
         print(f"error: {failure}", file=sys.stderr)
     if result.not_run:

@@ -17,7 +17,7 @@ from testbed.scenario import Scenario, ScenarioError, variants
 @app.command()
 def theory(scenario: ScenarioArgument) -> None:
     """Show the theory's prediction for each variant of a scenario, or why there is none."""
-    from testbed.runs.tables import new_table, number
+    from testbed.runs.tables import new_table, number, print_line
     from testbed.theory.predict import Prediction, pool_notes, predict, stability_bound
 
     settings = read(scenario)
@@ -47,7 +47,7 @@ def theory(scenario: ScenarioArgument) -> None:
     console = Console()
     console.print(table)
     for note in notes:
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, note)
 
 
 def _variants(scenario: Scenario) -> list[tuple[str, Scenario]]:
@@ -81,7 +81,7 @@ def reproduce(
     listed: Annotated[bool, typer.Option("--list", help="list the studies")] = False,
     cluster: Annotated[bool, typer.Option("--cluster", help="also on real processes, where it fits")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="few points and short runs: below 20 seconds")] = False,
-    output: Annotated[Path, typer.Option(help="the folder in which to make the study's folder")] = Path("runs"),
+    output: Annotated[Path, typer.Option(help="create the study folder in this folder")] = Path("runs"),
     processes: Annotated[int | None, typer.Option(min=1, help="processes that simulate; default: one per core")] = None,
 ) -> None:
     """Compute a figure or table of a paper, on theory and twin: numbers as CSV, plots, and a table.

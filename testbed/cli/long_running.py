@@ -122,7 +122,7 @@ def ps() -> None:
     """List the long-running clusters: age, load, job rate, response time, processes and their metrics addresses."""
     from testbed.runs.long_running import LongRunningError, clusters, connect
     from testbed.runs.long_running.register import clean
-    from testbed.runs.tables import new_table
+    from testbed.runs.tables import new_table, print_line
 
     table = new_table("long-running clusters; recent mean response times, in time units")
     for heading in ("cluster", "scenario", "policy", "age", "load", "jobs/s", "mean", "theory", "in system"):
@@ -154,11 +154,11 @@ def ps() -> None:
         console.print(table)
         console.print(processes)
         for page in pages:
-            console.print(page, highlight=False, markup=False, soft_wrap=True)
+            print_line(console, page)
     else:
         console.print("no cluster is running; start one with `testbed up`")
     for line in gone:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, line)
 
 
 def _figures(state: State, snapshot: Snapshot | None) -> list[str]:

@@ -163,7 +163,8 @@ def sweep(
 
 
 def show_sweep(result: SweepResult) -> None:
-    """Show the results of a sweep, and exit with the status that they call for."""
+    """Show the results of a sweep, and exit with status 130 if it was interrupted."""
+    from testbed.runs.tables import print_line
     from testbed.studies.sweep.sweep_table import sweep_remarks, sweep_table
 
     if result.interrupted and not result.runs:
@@ -175,8 +176,8 @@ def show_sweep(result: SweepResult) -> None:
     console = Console()
     console.print(sweep_table(result))
     for remark in sweep_remarks(result):
-        console.print(remark, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\nsweep folder: {result.folder}", highlight=False, markup=False, soft_wrap=True)
+        print_line(console, remark)
+    print_line(console, f"\nsweep folder: {result.folder}")
     if result.interrupted:
         print(
             f"interrupted after {len(result.runs)} runs, which are saved; continue with: "

@@ -38,6 +38,7 @@ def trace(
     """
     from testbed.present.sequence_diagram import draw
     from testbed.runs.run_folder import OutputError, replace_file
+    from testbed.runs.tables import print_line
     from testbed.runs.traced_jobs import traced_run
 
     console = Console()
@@ -55,7 +56,7 @@ def trace(
         replace_file(path, draw(steps, f"Job {job}, {traced.variant}").encode())
     except OSError as error:
         fail(f"{path}: {error.strerror}; choose a file that you may write with --svg")
-    console.print(f"sequence diagram: {path}", highlight=False, markup=False, soft_wrap=True)
+    print_line(console, f"sequence diagram: {path}")
 
 
 def _steps_table(traced: TracedRun, job: int) -> Table:

@@ -22,8 +22,8 @@ def validate(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="the built-in suite in a short form: 3 minutes")] = False,
     listed: Annotated[bool, typer.Option("--list", help="list the cases, and how long they take")] = False,
-    on: Annotated[str, typer.Option(help="where to run: twin, cluster, or both with a comma between")] = "twin,cluster",
-    output: Annotated[Path, typer.Option(help="the folder in which to make the validation's folder")] = Path("runs"),
+    on: Annotated[str, typer.Option(help="where to run: twin and cluster, separated by a comma")] = "twin,cluster",
+    output: Annotated[Path, typer.Option(help="create the validation folder in this folder")] = Path("runs"),
     processes: Annotated[int | None, typer.Option(min=1, help="processes that simulate; default: one per core")] = None,
 ) -> None:
     """Compare the twin with theory, and the cluster with its twin; without CASE the built-in suite (half an hour).
@@ -33,6 +33,7 @@ def validate(
     """
     from testbed.cluster.processes import ClusterError
     from testbed.runs.run_folder import OutputError
+    from testbed.runs.tables import print_line
     from testbed.studies.validate import chosen
     from testbed.studies.validate import validate as run_cases
     from testbed.studies.validate.case import places
@@ -56,9 +57,8 @@ def validate(
         fail(error, 1)
     console.print(validation_table(result))
     for remark in validation_remarks(result):
-        console.print(remark, highlight=False, markup=False, soft_wrap=True)
-    lines = f"\nvalidation folder: {result.folder}\nreport: {path}"
-    console.print(lines, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, remark)
+    print_line(console, f"\nvalidation folder: {result.folder}\nreport: {path}")
     if result.unfinished:
         print(f"interrupted: not finished: {', '.join(result.unfinished)}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from testbed.cluster.snapshot import Snapshot
 from testbed.runs.display import Silent
+from testbed.runs.tables import print_line
 from testbed.studies.progress import Progress
 
 PLAIN_SECONDS = 5.0  # between two lines when the output is no terminal
@@ -27,7 +28,7 @@ class Lines(Silent):
 
     @override
     def announce(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        print_line(self._console, text)
 
     @override
     def show(self, snapshot: Snapshot) -> None:
@@ -54,7 +55,7 @@ class InTerminal:
 
     def announce(self, text: str) -> None:
         """Write a line above the bars."""
-        self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        print_line(self._progress.console, text)
 
 
 class Bar(InTerminal, Silent):
@@ -85,7 +86,7 @@ class Bar(InTerminal, Silent):
 
 
 class StudyLines(Progress):
-    """Writes now and then a plain line about a study: for output that is no terminal."""
+    """Writes a plain line about a study every few seconds: for output that is no terminal."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -93,12 +94,12 @@ class StudyLines(Progress):
         self._next = 0.0
         self._start: tuple[float, float] | None = None
 
+    @override
     def announce(self, text: str) -> None:
-        """Write a line."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        print_line(self._console, text)
 
+    @override
     def refresh(self, work_of_present_run: float, state: str) -> None:
-        """Write how far the study is if the last line is old enough."""
         now = time.monotonic()
         if self._start is None:
             self._start = now, self.work_done
@@ -113,7 +114,7 @@ class StudyLines(Progress):
 
 
 class StudyBar(InTerminal, Progress):
-    """A bar over all runs of a study with the time left, in a terminal."""
+    """A progress bar for all runs of a study, with the time left, in a terminal."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -128,8 +129,8 @@ class StudyBar(InTerminal, Progress):
         )
         self._bar = self._progress.add_task("study", total=None, runs="", state="")
 
+    @override
     def refresh(self, work_of_present_run: float, state: str) -> None:
-        """Move the bar."""
         self._progress.update(
             self._bar,
             total=self.work_expected,

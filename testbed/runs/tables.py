@@ -37,6 +37,11 @@ def html(renderable: RenderableType, width: int = WIDTH) -> str:
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
+def print_line(console: Console, text: str) -> None:
+    """Print a text verbatim: without markup, highlighting or line breaks."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def new_table(title: str, caption: str | None = None) -> Table:
     """Return an empty table in the common style; it fits into 80 columns of a terminal."""
     return Table(

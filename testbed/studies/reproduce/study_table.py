@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from testbed.runs.tables import new_table, number
+from testbed.runs.tables import new_table, number, print_line
 from testbed.studies.reproduce.registry import studies
 from testbed.studies.reproduce.study import SOURCES, Row, shown
 
@@ -37,7 +37,7 @@ def print_study(result: Reproduction, console: Console) -> None:
     if result.folder is not None:
         lines.append(f"numbers and plots: {result.folder}")
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, line)
 
 
 def study_table(result: Reproduction) -> Table:
