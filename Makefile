@@ -28,8 +28,7 @@ check: lint
 
 # Tests that repeat a proof of make test under slower conditions; CONTRIBUTING.md lists them.
 test-long: $(VENV)/ready-dev
-	$(BIN)/python -m pytest --numprocesses auto -m "$(NOT_PROCESSES) and long"
-	$(BIN)/python -m pytest -m "cluster and long"
+	$(BIN)/python -m pytest -m long
 
 # Property-based tests with seeds that differ each time.
 fuzz: $(VENV)/ready-dev

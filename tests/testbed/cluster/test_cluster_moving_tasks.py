@@ -59,7 +59,12 @@ def summary_of(measured: Measurements, scenario: Scenario, twin: Measurements | 
 
 @pytest.mark.parametrize(
     ("policy", "cluster"),
-    [(policy, {}) for policy in POLICIES] + [("hybrid", CLUSTERS["one node"]), ("hybrid", CLUSTERS["tcp"])],
+    [
+        *((policy, {}) for policy in POLICIES if policy != "half of a chosen victim's"),
+        ("hybrid", CLUSTERS["tcp"]),
+        pytest.param("hybrid", CLUSTERS["one node"], marks=pytest.mark.long),
+        pytest.param("half of a chosen victim's", {}, marks=pytest.mark.long),
+    ],
 )
 def test_tasks_move_and_every_job_is_done_once(
     run_cluster: Callable[..., Measurements],
@@ -118,7 +123,7 @@ class Calamity:
     [
         ("stealing", {"cluster.transport": "tcp"}),
         ("hybrid", {"dispatch.policy": "power-of-d", "cluster.dispatchers": 2}),
-        ("on arrival", {"dispatch.policy": "least-outstanding"}),
+        pytest.param("on arrival", {"dispatch.policy": "least-outstanding"}, marks=pytest.mark.long),
         (None, {"dispatch.policy": "jiq", "cluster.dispatchers": 2}),
     ],
 )

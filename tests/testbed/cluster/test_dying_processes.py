@@ -183,7 +183,11 @@ def test_a_process_that_has_ended_after_its_report_is_no_death_though_the_report
     ("policy", "more"),
     [
         ("batch-filling", {"cluster.dispatchers": 2}),
-        ("per-task-power-of-d", {"workload.tasks": {"kind": "table", "values": [1, 6], "shares": [0.5, 0.5]}}),
+        pytest.param(
+            "per-task-power-of-d",
+            {"workload.tasks": {"kind": "table", "values": [1, 6], "shares": [0.5, 0.5]}},
+            marks=pytest.mark.long,
+        ),
         ("late-binding", {"cluster.dispatchers": 2}),
         ("jiq", {}),
         ("batch-sampling", {"cluster.dispatchers": 2, "cluster.pools.main.buffer": 4}),
