@@ -14,7 +14,7 @@ from testbed.runs import probe_rate as balancing
 from testbed.runs.probe_rate import TOLERANCE, calibrated, mean_field_probe_rate, with_probe_rate
 from testbed.runtime.twin import simulate
 from testbed.scenario import Scenario, ScenarioError, decode
-from testbed.studies.validate.reading import cases_of
+from testbed.studies.validate.choosing import cases_of
 from testbed.theory.predict import NoPrediction, Prediction, predict
 
 
