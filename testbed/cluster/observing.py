@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from testbed.cluster.control import Progress
 from testbed.cluster.snapshot import ProcessState, Responses, Snapshot, Theory
 from testbed.core.outcomes import JobOutcome
-from testbed.measure.checks import Check, checked, deaths, percent
 from testbed.measure.statistics import replication_interval
 from testbed.measure.verdict import CPU_LIMIT, FEWEST_TIMERS, LATENESS_LIMIT
+from testbed.measure.verdict_checks import Check, checked, deaths, percent
 from testbed.theory.predict import NoPrediction, Prediction, stability_bound
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Observer:
         cpu = max((report.cpu_share for report in reports), default=0.0)
         found.append(
             checked(
-                "CPU share",
+                "CPU usage",
                 percent(cpu),
                 percent(CPU_LIMIT),
                 cpu <= CPU_LIMIT,
@@ -227,7 +227,7 @@ class Observer:
                 "all",
                 not gone,
                 f"not running: {', '.join(gone)}" if gone else "all processes run",
-                "what is shown is not of the cluster that the scenario describes",
+                "the results are not those of the cluster that the scenario describes",
             )
         )
         return found

@@ -12,8 +12,8 @@ import math
 import msgspec
 
 from testbed.core.records import RESPONSE_BUCKETS
-from testbed.measure.checks import Check
 from testbed.measure.histogram import LogHistogram
+from testbed.measure.verdict_checks import Check
 
 #: Longer queues are shown with this length.
 LONGEST_SHOWN = 255

@@ -1,1 +1,1 @@
-"""What a run measured: records, statistics and the run's verdict on itself."""
+"""Statistics of what a run measured, and the run's verdict on itself."""

@@ -1,4 +1,5 @@
-"""Conservation of jobs: arrived = completed + dropped + lost + still in the system (DESIGN rule 9)."""
+"""Conservation of jobs: arrived = completed + dropped + lost + still in the system (testbed/docs/architecture.md,
+rule 9)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from testbed.core.outcomes import JobOutcome
 
 
 class Accounting(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the jobs of a run. ``problems`` says, a sentence each, where the books don't balance."""
+    """The numbers of a run's jobs by outcome. ``problems`` has a sentence for each error in them."""
 
     arrived: int
     completed: int
@@ -34,9 +35,9 @@ def check(
 ) -> Accounting:
     """Count the records by outcome and compare them with the number of jobs that arrived.
 
-    ``columns``: the records of the whole run, shape (jobs,) each; ``arrived``: jobs that the dispatchers were handed,
-    counted by them apart from the records. ``unrecorded``: jobs by outcome of which there is no record: the jobs of a
-    dispatcher that has died, and those of a standing cluster that are too old to be kept.
+    ``columns``: the records of the whole run, shape (jobs,) each. ``arrived``: the dispatchers' own count of arrivals,
+    which does not come from the records. ``unrecorded``: numbers of jobs without a record, by outcome: those of a
+    dispatcher that has died, and those of a long-running cluster that are too old to be kept.
     """
     outcome = columns["outcome"]
     recorded = [int(np.count_nonzero(outcome == code)) for code in JobOutcome]

@@ -1,4 +1,4 @@
-"""Goodness of fit of the arrivals: what the scenario asked for, and what the servers met."""
+"""Goodness of fit of the arrivals: whether they have the scenario's distribution, as intended and as handled."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class GapTest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gap_test(arrival: Array, lag: Array, cdf: Callable[[Array], Array], tolerance: float) -> GapTest:
-    """Compare the gaps between arrivals with their law, before and after the emulator's lag.
+    """Compare the gaps between arrivals with their distribution, before and after the emulator's lag.
 
     ``arrival``: intended arrival times of all dispatchers, shape (jobs,), and ``lag``: how late each was handled;
-    ``cdf``: the law of the gaps of the merged process. At most 5000 gaps, evenly spread, are used.
+    ``cdf``: distribution function of the gaps of the merged process. At most 5000 gaps, evenly spread, are used.
 
     ``intended`` is the Kolmogorov-Smirnov distance of the intended gaps. ``actual`` is that of the gaps between the
     times of handling, with ``tolerance`` (a time): the largest of F_n(x) - F(x + tolerance) and F(x - tolerance) -

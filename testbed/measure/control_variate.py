@@ -1,4 +1,4 @@
-"""Means over replications with the noise of control variates taken out."""
+"""Means over replications, less noisy by control variates."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from scipy import stats
 
 from testbed.measure.statistics import Interval
 
-FEWEST_REPLICATIONS = 4  # beside one for each control: the regression would cost more than it gains
+FEWEST_REPLICATIONS = 4  # plus one for each control; with fewer the regression loses more than it gains
 
 Array = npt.NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """An estimated number, its standard error, and the degrees of freedom that this rests on."""
+    """An estimated number, its standard error, and that error's degrees of freedom."""
 
     value: float
     standard_error: float
     freedom: float
 
     def half_width(self, level: float) -> float:
-        """Return the half-width of the two-sided Student interval that misses the truth with probability ``level``."""
+        """Return the half-width of the two-sided Student interval that fails with probability ``level``."""
         return float(stats.t.isf(level / 2, self.freedom)) * self.standard_error
 
 
 def controlled_mean(means: Sequence[float], controls: npt.ArrayLike, known_means: npt.ArrayLike) -> Estimate:
-    """Return the mean of independent replications' means, given those of controls whose true means are known.
+    """Return the mean of independent replications' means, given controls whose true means are known.
 
-    That is what a regression of ``means``, shape (n,), on ``controls``, shape (n, k), predicts at ``known_means``,
-    shape (k,), with n - 1 - k degrees of freedom. Controls that hardly vary, or vary as others do, are left out; with
-    fewer than 4 + k replications all of them are. Raises ValueError for less than 2 replications.
+    It is the prediction at ``known_means``, shape (k,), of a regression of ``means``, shape (n,), on ``controls``,
+    shape (n, k), with n - 1 - k degrees of freedom. Controls that hardly vary, or vary as others do, are left out; with
+    fewer than 4 + k replications all of them are. Raises ValueError for fewer than 2 replications.
     Exact for jointly normal values: Lavenberg and Welch, Management Science 27 (1981), 322-335.
     """
     y, x = np.asarray(means, dtype=np.float64), np.asarray(controls, dtype=np.float64)
     n = len(y)
     if n < 2:
-        raise ValueError(f"{n} replications: at least 2 show how far a mean is off")
+        raise ValueError(f"{n} replications: the error of a mean needs at least 2")
     known = np.asarray(known_means, dtype=np.float64)
     # An orthonormal basis of the controls' deviations: one direction for each control that says something new.
     left, spreads, right = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
@@ -61,10 +61,10 @@ def controlled_mean(means: Sequence[float], controls: npt.ArrayLike, known_means
 def controlled_interval(
     means: Sequence[float], controls: Sequence[float], known_mean: float, confidence: float = 0.95
 ) -> Interval:
-    """Return the mean of independent replications' means, given those of a control whose mean is known: its interval.
+    """Return the mean of independent replications' means and its interval, given a control whose mean is known.
 
     See ``controlled_mean``. At high load the delay of a run depends above all on the load that the run happened to
-    have: utilisation, whose mean is the nominal load, explains most of its noise.
+    have: utilisation, whose mean is the nominal load, explains most of the noise.
     """
     n = len(means)
     if n < 2:

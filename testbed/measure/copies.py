@@ -1,4 +1,4 @@
-"""What the copies of jobs came to: service used in each pool, useful and wasted, and what cancellations found."""
+"""Statistics of the copies of jobs: service used in each pool, useful and wasted, and outcomes of cancellations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class NominalPool:
-    """A pool of the scenario; ``requirement`` is E[B_i], what the theory says of its service requirement, if anything.
+    """A pool of the scenario; ``requirement`` is E[B_i], its service requirement by the theory, None if unknown.
 
     With ``carries_over`` the service of a copy that leaves is not lost to its job.
     """
@@ -34,13 +34,13 @@ class NominalPool:
 
 
 class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The service that jobs used in a pool, in time units per job, over the jobs that came in the window and were done.
+    """The service that jobs used in a pool, in time units per job, over the jobs that came in the window and completed.
 
-    ``service_requirement`` is its mean over these jobs, with those that were never there, which count 0. Jobs use
-    service independently of each other, so its interval is Student's. It is made of ``useful`` service, of copies that
-    were their jobs' end, and service ``wasted_by_rerouting`` and ``wasted_by_losing``. ``effective_load``: times the
-    scenario's arrival rate, per server. The theory's values are beside it, None where there is none.
-    ``completed_share`` is the share of the jobs that were completed there.
+    ``service_requirement`` is its mean over these jobs; one that never visited the pool counts 0. Jobs use service
+    independently of each other, so its interval is Student's. It is the sum of ``useful`` service, of copies that
+    completed their jobs, and service ``wasted_by_rerouting`` and ``wasted_by_losing``. ``effective_load`` is the
+    service requirement times the scenario's arrival rate, per server. The theory's values are None where it has none.
+    ``completed_share`` is the fraction of the jobs that were completed there.
     """
 
     name: str
@@ -56,13 +56,12 @@ class PoolUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cancellations(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the copies of the jobs that came in the window.
+    """Outcomes of the copies of the jobs that came in the window.
 
-    ``copies_per_job``, ``preemptions_per_job`` and ``cancellations_per_job``, its copies that were cancelled, are means
-    over those of them that were completed; all else is of all their copies that have ended. ``by_outcome`` counts
-    these by what became of them, ``by_state`` the cancelled ones by what the cancellation found. ``delay_p50`` and
-    ``delay_p99`` are quantiles, in time units, of the time from a copy's end, or the report of its start where that
-    cancels, to the report that another has stopped.
+    ``copies_per_job``, ``preemptions_per_job`` and ``cancellations_per_job`` are means over the jobs that completed;
+    all else is about all copies that have ended. ``by_outcome`` counts these by outcome, ``by_state`` the cancelled
+    ones by their state at cancellation. ``delay_p50`` and ``delay_p99`` are quantiles, in time units, of the time from
+    a copy's end, or the report of its start where that cancels, to the report that another has stopped.
     """
 
     copies_per_job: float | None
@@ -77,9 +76,9 @@ class Cancellations(msgspec.Struct, frozen=True, kw_only=True):
 def pool_uses(
     jobs: Columns, copies: Columns, pools: Sequence[NominalPool], rate: float, window: tuple[float, float]
 ) -> list[PoolUse]:
-    """Return what was used in each pool by the jobs that came in ``window`` and were completed.
+    """Return the service used in each pool by the jobs that came in ``window`` and completed.
 
-    ``jobs`` and ``copies``: the records of the whole run; ``rate``: jobs per time unit, as the scenario has it.
+    ``jobs`` and ``copies``: the records of the whole run; ``rate``: jobs per time unit, from the scenario.
     """
     numbers = _completed(jobs, copies, window)
     row, known = _rows(numbers, copies)
@@ -118,7 +117,7 @@ def pool_uses(
 
 
 def cancellations(jobs: Columns, copies: Columns, window: tuple[float, float]) -> Cancellations:
-    """Return what became of the copies of the jobs that came in ``window``; records of the whole run are given."""
+    """Return the outcomes of the copies of the jobs that came in ``window``, from the records of the whole run."""
     completed = _completed(jobs, copies, window)
     _, of_completed = _rows(completed, copies)
     _, known = _rows(np.sort(jobs["job"][_in_window(jobs, window)]), copies)
@@ -148,9 +147,9 @@ def _in_window(jobs: Columns, window: tuple[float, float]) -> npt.NDArray[np.boo
 
 
 def _completed(jobs: Columns, copies: Columns, window: tuple[float, float]) -> npt.NDArray[Any]:
-    """Return the sorted numbers of the jobs that came in ``window`` and were completed, by a copy that has a record.
+    """Return the sorted numbers of the jobs that came in ``window`` and were completed by a copy that has a record.
 
-    A cluster that stands for long keeps the latest records of each table: its oldest jobs have lost their copies.
+    A long-running cluster keeps the latest records of each table: the copies of its oldest jobs are gone.
     """
     done = jobs["job"][_in_window(jobs, window) & (jobs["outcome"] == JobOutcome.COMPLETED)]
     found: npt.NDArray[Any] = np.intersect1d(done, copies["job"][copies["fate"] == CopyOutcome.WON])

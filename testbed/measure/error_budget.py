@@ -1,4 +1,4 @@
-"""Where the mean response time went: into service and queueing, which theory knows of, and into the machine."""
+"""The mean response time in parts: service and queueing, which theory has as well, and what the machine adds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from testbed.core.records import ProcessReport
 from testbed.measure.summary import Summary
 
-#: The parts in the order in which they are shown: what each is called, and how it is measured.
+#: The parts in the order in which they are shown: the name of each, and how it is measured.
 PARTS: Final = {
     "service": (
         "service",
@@ -19,7 +19,7 @@ PARTS: Final = {
     ),
     "queueing": (
         "queueing",
-        "what the last task's stay at its servers lasted beyond that; per job, by its server",
+        "time of the last task at its servers beyond that; per job, by its server",
     ),
     "dispatch_delay": (
         "dispatch delay",
@@ -27,22 +27,22 @@ PARTS: Final = {
     ),
     "timer_lateness": (
         "timer lateness",
-        "from the moment at which the last task's service was due to end until its server's process noticed; per job, "
-        "by its server",
+        "from the time when the last task's service was due to end until its server's process noticed; per job, by its "
+        "server",
     ),
     "event_loop_lag": (
         "event-loop lag",
-        "from a process' waking up until it has sent, or delivered, a message; means over all messages of the "
-        "processes in the whole run, times the messages that a job waits for",
+        "from a process' waking up until it has sent or delivered a message; means over all messages of the processes "
+        "in the whole run, times the messages that a job waits for",
     ),
     "message_delay": (
         "message delay",
-        "what the scenario adds to each message, times the messages that a job waits for",
+        "delay that the scenario adds to each message, times the messages that a job waits for",
     ),
     "rest": (
         "sockets, waking up, and the rest",
-        "what is left of the time that the last task spent neither waiting at a server nor in service: in sockets, "
-        "until the receiving process wakes up, waiting for the slowest of several replies, on the way between servers",
+        "the rest of the time that the last task spent neither waiting at a server nor in service: in sockets, until "
+        "the receiving process wakes up, waiting for the slowest of several replies, on the way between servers",
     ),
 }
 
@@ -50,9 +50,10 @@ PARTS: Final = {
 class ErrorBudget(msgspec.Struct, frozen=True, kw_only=True):
     """The mean response time of the measured jobs in parts, which add up to it. In time units; see ``PARTS``.
 
-    Service, queueing and the sum of the other parts are measured job by job, each on one clock. Of these others the
-    dispatch delay and the timer lateness are too. Event-loop lag comes from the processes' own means over all their
-    messages; the rest is what these leave, and absorbs by how much the messages that jobs wait for differ from others.
+    Service, queueing and the sum of the other parts are measured job by job, each on one clock. Among
+    the others, so are the dispatch delay and the timer lateness. Event-loop lag comes from the processes' own means
+    over all their messages. The rest is the remainder, and absorbs the difference between the messages that jobs wait
+    for and all messages.
     """
 
     service: float
@@ -72,9 +73,9 @@ class ErrorBudget(msgspec.Struct, frozen=True, kw_only=True):
 def error_budget(summary: Summary, *, round_trips: float, message_delay: float) -> ErrorBudget | None:
     """Return the parts of a run's mean response time; None when no job was completed.
 
-    ``round_trips``: how often a job waits for a message to go out and an answer to come back, the assignment of its
-    last task and the report of its end included; ``message_delay``: what the scenario adds to each message on average,
-    in time units. For the twin, which has no processes, the parts of the machine are 0.
+    ``round_trips``: how often a job waits for a message and the reply to it; the assignment of its last task and the
+    report of its end are one. ``message_delay``: mean delay that the scenario adds to each message, in time units. For
+    the twin, which has no processes, the parts of the machine are 0.
     """
     mean, inherent, overhead = summary.response.mean, summary.inherent_mean, summary.overhead_mean
     if mean is None or inherent is None or overhead is None:
@@ -85,7 +86,8 @@ def error_budget(summary: Summary, *, round_trips: float, message_delay: float) 
     lag = summary.dispatch_lag_mean or 0.0
     lateness = summary.timer_lateness_mean or 0.0
     sending = sum(_mean(of, lambda p: p.sent_after_mean, lambda p: p.messages_sent) for of in (dispatchers, others))
-    # A message that has another sent in the same turn is in the time from the beginning of that turn already.
+    # For a message that causes another in the same loop iteration, the sending lag counts from that iteration's
+    # beginning already.
     delivery = sum(
         _mean(of, lambda p: p.delivered_after_mean, lambda p: p.messages_received) for of in (dispatchers, others)
     )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 class LogHistogram:
-    """Counts of non-negative values in buckets whose bounds grow by a constant ratio, or by smaller ones in places.
+    """Counts of non-negative values in buckets whose bounds grow by a constant ratio, or by smaller ones in ranges.
 
     The first bucket holds all values up to ``lowest``, the last, which has no bound, those above ``highest``. Memory
     does not grow with the number of values, and a quantile is off by at most the width of its bucket.
@@ -24,9 +24,10 @@ class LogHistogram:
     def __init__(
         self, lowest: float, highest: float, ratio: float = 1.15, finer: Sequence[tuple[float, float, float]] = ()
     ) -> None:
-        """Lay out buckets from ``lowest`` to at least ``highest`` (the values' unit); ValueError if they can't be.
+        """Lay out buckets from ``lowest`` to at least ``highest``, in the values' unit.
 
-        ``finer`` are stretches (from, to, ratio) in which another ratio holds; where they overlap the smallest does.
+        ``finer`` are ranges (from, to, ratio) with another ratio; where they overlap, the smallest applies. Raises
+        ValueError if there are no such buckets.
         """
         if not (0 < lowest < highest < math.inf and all(r > 1 for r in (ratio, *(r for _, _, r in finer)))):
             raise ValueError(f"need 0 < lowest < highest and ratios > 1, not {lowest}, {highest}, {ratio} and {finer}")
@@ -53,8 +54,8 @@ class LogHistogram:
     def add_all(self, values: npt.NDArray[np.float64]) -> None:
         """Count many values, shape (values,), at once.
 
-        Another thread that reads ``counts`` and ``sum`` one right after the other finds them in step: the interpreter
-        does not switch between plain assignments.
+        Another thread that reads ``counts`` and then ``sum`` finds them consistent: the interpreter does not switch
+        threads between plain assignments.
         """
         if not len(values):
             return
@@ -68,7 +69,7 @@ class LogHistogram:
 
     @property
     def count(self) -> int:
-        """How many values there are. It is summed when asked for, so that ``add`` has one thing less to do."""
+        """The number of values. It is summed on demand, which spares ``add`` a step."""
         return sum(self.counts)
 
     @property

@@ -19,16 +19,16 @@ class Pathwise(msgspec.Struct, frozen=True, kw_only=True):
     """Emulated minus twin response time over the jobs that both runs completed.
 
     ``mean`` (signed), ``p50`` and ``p99`` (of the absolute difference) and ``interval`` (of the signed mean, from the
-    paired differences and from that of the numbers in system) are shares of ``twin_mean``; that and ``twin_overhead``
-    are in time units. All are None when nothing could be matched.
+    paired differences and from that of the numbers in system) are fractions of ``twin_mean``; that and
+    ``twin_overhead`` are in time units. All are None when nothing could be matched.
 
-    While both runs make the same choices (``same_server`` = 1, as for policies that don't look at the servers), each
-    job meets the same jobs on the same server, and every difference is the machine's doing: late timers, time on the
-    wire. Once message timing has let two probes overtake each other, one job goes elsewhere, the queues differ from
-    there on, and so do later choices: the two runs are then different histories of the same workload. A single job's
-    difference (``p50``, ``p99``) then says how far apart two such histories are, not how wrong the emulation is. The
-    mean still compares the same arrivals and sizes under the same policy, so that most sampling noise cancels (common
-    random numbers): it estimates the emulation's bias, and ``interval`` says how well.
+    While both runs make the same choices (``same_server`` = 1, as for queue-oblivious policies), each job meets the
+    same jobs on the same server, and the machine causes every difference: late timers, time on the wire. As soon as
+    one probe overtakes another, one job goes elsewhere; from then on the queues differ, and so do later choices: the
+    two runs are different histories of the same workload. A single job's difference (``p50``, ``p99``) then shows how
+    far apart two such histories are, not how wrong the emulation is. The mean still compares the same arrivals and
+    sizes under the same policy, so that most sampling noise cancels (common random numbers): it estimates the
+    emulation's bias, and ``interval`` its error.
     """
 
     matched: int
@@ -49,8 +49,7 @@ def compare(emulated: Columns, twin: Columns, window: tuple[float, float], confi
 
     ``emulated`` and ``twin``: columns as in ``records.COLUMNS``, in any order; ``window``: the jobs considered are
     those whose intended arrival, in time units, lies in [start, stop). ``unmatched`` counts jobs that only one of the
-    runs has, ``outcome_differs`` those that they both have and that did not end alike, ``matched`` those that both
-    completed.
+    runs has, ``outcome_differs`` those with different outcomes, ``matched`` those that both completed.
     """
     ours, theirs = (
         np.flatnonzero((columns["arrival"] >= window[0]) & (columns["arrival"] < window[1]))
@@ -96,7 +95,8 @@ def compare(emulated: Columns, twin: Columns, window: tuple[float, float], confi
         mean=float(difference.mean()),
         p50=p50,
         p99=p99,
-        # By Little's law: a job more in the system is a share of 1 / (twin's number) more response time. The difference
+        # By Little's law: one job more in the system is more response time by a fraction of
+        # 1 / (twin's number). The difference
         # of two histories lasts for as long as the queues remember, which a short window shows better in the number
         # itself. Of 10 servers under power-of-2 at loads 0.9 and 0.95 for 150 and 200 time units, with messages of
         # delay 0.02 against none, the 95 % interval held the mean difference in 98 % of the runs, without this in 85

@@ -1,4 +1,4 @@
-"""What moving tasks costs: the overall probe rate, measured and asked for."""
+"""The overall probe rate of servers that move tasks, measured and calibrated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from testbed.core.records import Measurements
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """How a probe rate was found: ``overall_probe_rate`` is what it gives on the twin, None in the mean field."""
+    """A calibrated probe rate; ``overall_probe_rate`` is the result on the twin, None from the mean field."""
 
     probe_rate: float
     overall_probe_rate: float | None
@@ -17,15 +17,15 @@ class Calibration(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.overall_probe_rate is None:
-            return f"the clocks run at {self.probe_rate:.4g}, from the mean field limit"
+            return f"probe rate {self.probe_rate:.4g}, calibrated by the mean field limit"
         return (
-            f"the clocks run at {self.probe_rate:.4g}, which makes {self.overall_probe_rate:.4g} probes per server and "
-            f"time unit on the twin ({'found in an earlier run' if self.cached else f'{self.runs} runs of the twin'})"
+            f"probe rate {self.probe_rate:.4g}, calibrated for {self.overall_probe_rate:.4g} probes per server and "
+            f"time unit on the twin ({'in an earlier run' if self.cached else f'{self.runs} runs of the twin'})"
         )
 
 
 def overall_probe_rate(measurements: Measurements, servers: int, window: tuple[float, float]) -> float | None:
-    """Return the probes that servers sent, per server and time unit, in the slices of time within ``window``."""
+    """Return the probes between servers, per server and time unit, in the slices of time within ``window``."""
     edges, counted = measurements.occupancy_edges, measurements.counted
     inside = [i for i, edge in enumerate(edges) if window[0] - 1e-9 <= edge <= window[1] + 1e-9]
     if len(inside) < 2 or len(counted) <= inside[-1]:

@@ -2,10 +2,10 @@
 
 Response times of successive jobs are alike, since they met the same queues, so that the textbook interval for
 independent samples is too narrow, at high load by a factor of ten and more. How much too narrow can't be seen in the
-response times themselves once there are many servers: successive jobs go to different servers, which hides the
-correlation between neighbours but not the slow fluctuation that all of them share. The number in system shows it: one
-smooth series that carries the fluctuations of all servers. All functions take numpy arrays, never warn, and answer
-``None`` where the data can't tell: ``None`` survives JSON, NaN does not.
+response times themselves when there are many servers: successive jobs go to different servers, which hides the
+correlation between neighbours, but not the slow fluctuation that all of them share. The number in system shows it: one
+smooth series that has the fluctuations of all servers. All functions take numpy arrays, never warn, and return ``None``
+for what the data can't tell: ``None`` survives JSON, NaN does not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RELIABLE: Final = 30  # effective samples
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
     """A mean and its two-sided confidence interval ``mean - half_width .. mean + half_width``.
 
-    ``effective_samples``: the number of independent observations that it rests on, which are replications, or within
+    ``effective_samples``: the number of independent observations behind it, which are replications, or within
     a run the window's length in autocorrelation times of the number in system. ``reliable`` is false if these are so
     few that the interval is probably too narrow.
     """
@@ -61,10 +61,10 @@ class Quantile(msgspec.Struct, frozen=True, kw_only=True):
 class QueueLengths(msgspec.Struct, frozen=True, kw_only=True):
     """Time averages of the servers' queue lengths, tasks in service included.
 
-    A server of a central queue has but the task in service: jobs that wait in that queue are at no server.
-    ``probabilities[i]`` is the share of server-time at length i (empty when nothing was observed), ``utilisation`` is
-    the share of server-time at length 1 or more. ``number_in_system[s]``, which summaries have, is the number of jobs
-    in the system, wherever they wait, averaged over the slice from ``edges[s]`` to ``edges[s + 1]``.
+    A server of a central queue has only the task in service: jobs that wait in that queue are at no server.
+    ``probabilities[i]`` is the fraction of server-time at length i (empty when nothing was observed), ``utilisation``
+    is the fraction of server-time at length 1 or more. ``number_in_system[s]``, which summaries have, is the number of
+    jobs in the system, wherever they wait, averaged over the slice from ``edges[s]`` to ``edges[s + 1]``.
     """
 
     probabilities: list[float]
@@ -75,7 +75,7 @@ class QueueLengths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def batch_means(samples: Array, batches: int) -> Array:
-    """Return the means of ``batches`` equal batches of successive samples; the oldest that are left over are unused."""
+    """Return the means of ``batches`` equal batches of successive samples; the oldest ones may be left over."""
     size = len(samples) // batches
     means: Array = samples[len(samples) - size * batches :].reshape(batches, size).mean(axis=1)
     return means
@@ -84,8 +84,8 @@ def batch_means(samples: Array, batches: int) -> Array:
 def autocorrelation_time(series: Array) -> float:
     """Return the integrated autocorrelation time of a stationary series, in steps of the series, at least 1.
 
-    That is tau = 1 + 2 sum rho_k: the mean of n values has the variance tau Var / n. The series is taken for an
-    autoregressive one of the order up to 5 that Akaike's criterion prefers, fitted by Yule and Walker's equations;
+    That is tau = 1 + 2 sum rho_k: the mean of n values has the variance tau Var / n. The series is modelled
+    as autoregressive, of the order up to 5 that Akaike's criterion prefers, fitted by Yule and Walker's equations;
     then tau = s^2 / ((1 - sum phi_i)^2 Var), with s^2 the variance of its innovations. A constant series, or one of
     fewer than 3 values, gives 1. ``series``: shape (n,), in the order of time.
     Fishman, Principles of Discrete Event Simulation (1978), section 5.10; Heidelberger and Welch, Comm. ACM 24 (1981),
@@ -111,7 +111,7 @@ def autocorrelation_time(series: Array) -> float:
 def mean_interval(
     samples: npt.ArrayLike, number: Array, weight: float, confidence: float = 0.95, least_time: float = 1.0
 ) -> Interval:
-    """Return the mean of samples taken job by job, with an interval that knows of the system's slow fluctuations.
+    """Return the mean of samples taken job by job, with an interval that allows for the system's slow fluctuations.
 
     The half-width is the larger of two:
     * ``weight`` times that of the mean of ``number``, from its autocorrelation time, with Student's quantile at as many
@@ -158,7 +158,7 @@ def response_interval(response: npt.ArrayLike, number: Array, confidence: float 
     out; ``number``: the number of jobs in the system over the window, see ``number_over``.
 
     By Little's law the mean response time is the mean number over the arrival rate, hence has its relative error. That
-    takes the arrivals that really came for the nominal ones: at low load, where response times are mere sizes, the
+    takes the actual arrivals for the nominal ones: at low load, where response times are little more than sizes, the
     interval is up to sqrt(2) times too wide. Method: see ``mean_interval``.
     """
     series = np.asarray(response, dtype=np.float64)
@@ -186,10 +186,10 @@ def quantiles(
     """Return quantiles of a stationary, autocorrelated series with order-statistic intervals.
 
     For independent samples the number below the true quantile is binomial, which gives the ranks of the interval. Here
-    the binomial law has as many trials as the series is worth independent ones: n times the ratio of the binomial
-    variance to the variance that batch means find for the indicator of "at most the quantile", at most n (Woodruff,
-    JASA 47, 1952, with the variance of a dependent sample). ``samples`` as for ``mean_interval``, whose interval's
-    ``effective_samples`` say how long the batches must be.
+    the binomial distribution has as many trials as the series is worth independent samples: n times the ratio of the
+    binomial variance to the variance that batch means find for the indicator of "at most the quantile", at most n
+    (Woodruff, JASA 47, 1952, with the variance of a dependent sample). ``samples`` as for ``mean_interval``, whose
+    interval's ``effective_samples`` say how long the batches must be.
     """
     series = np.asarray(samples, dtype=np.float64)
     series = series[np.isfinite(series)]
@@ -201,7 +201,7 @@ def quantiles(
     for p in probabilities:
         value = float(np.quantile(ordered, p))
         means = batch_means((series <= value).astype(np.float64), _batches(n, effective_samples))
-        # The binomial law below takes the error for known, for which Student's quantile over the normal one makes up.
+        # The binomial distribution takes the error as known; Student's quantile over the normal one corrects that.
         error = _standard_error(means) * _student(confidence, max(1, len(means) - 1)) / _student(confidence, math.inf)
         worth = max(1, min(n, round(p * (1 - p) / error**2))) if error > 0 else n
         below = int(stats.binom.ppf((1 - confidence) / 2, worth, p))
@@ -288,7 +288,7 @@ def number_in_system(arrivals: Array, departures: Array, edges: Array) -> Array:
 def departures(columns: Mapping[str, npt.NDArray[Any]]) -> Array:
     """Return when each job left the system, infinity for one that has not; columns as in ``records.COLUMNS``.
 
-    Dropped jobs leave as they come; so do lost ones here, since nobody knows when they were lost.
+    Dropped jobs leave when they arrive; so do lost ones here, since the time of their loss is unknown.
     """
     outcome = columns["outcome"]
     left = np.where(outcome == JobOutcome.COMPLETED, columns["arrival"] + columns["response"], columns["arrival"])

@@ -1,4 +1,4 @@
-"""What a run comes to: one summary per variant and replication, as ``summary.json`` holds them."""
+"""The summary of a run: one per variant and replication, as in ``summary.json``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import Measurements, ProcessReport
 from testbed.measure.accounting import Accounting, check
-from testbed.measure.checks import Nominal
 from testbed.measure.copies import Cancellations, PoolUse, cancellations, pool_uses
 from testbed.measure.pathwise import Columns, Pathwise, compare
 from testbed.measure.probes import Calibration, overall_probe_rate
@@ -31,6 +30,7 @@ from testbed.measure.statistics import (
     time_average_queue_length,
 )
 from testbed.measure.verdict import Verdict, judge
+from testbed.measure.verdict_checks import Nominal
 
 SCHEMA: Final = 1
 
@@ -47,12 +47,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     their records; one that was lost does not count. ``relative_queueing_delay`` is the mean queueing delay over the
     mean inherent delay.
     ``tasks_per_job`` is the mean number of tasks, ``position_mean`` the mean over jobs of the largest position that one
-    of its tasks came to in a server's queue. Probes of dropped jobs count too; ``nominal_probes_per_task`` is what the
-    policy means to send. Where jobs have records of copies ``pools`` and ``cancellations`` say what these used and came
-    to (testbed.measure.copies). ``cancellations_per_task`` counts messages that cancel reservations,
+    of its tasks had in a server's queue. Probes of dropped jobs count too; ``nominal_probes_per_task`` is the
+    policy's nominal number. Where jobs have records of copies, ``pools`` and ``cancellations`` summarise these
+    (testbed.measure.copies). ``cancellations_per_task`` counts messages that cancel reservations,
     ``idle_reports_per_task`` those by which servers report that they are idle; both over the whole run.
     ``overall_probe_rate`` is the number of probes that servers sent to move tasks, per server and time unit,
-    ``calibration`` how the rate of their clocks was found. ``prediction`` is what the theory says, as it was given.
+    ``calibration`` how their probe rate was found. ``prediction`` is the theory's prediction as it was given.
     """
 
     schema: int = SCHEMA
@@ -131,9 +131,9 @@ def summarise(
     prediction: dict[str, Any] | None = None,
     calibration: Calibration | None = None,
 ) -> Summary:
-    """Return the summary of a run of the cluster, beside its twin's if that is given, or of the twin itself.
+    """Return the summary of a run of the cluster, compared with its twin if that is given, or of the twin itself.
 
-    ``nominal``: the scenario's own numbers, which the verdict compares with; ``window``: see ``measured_window``.
+    ``nominal``: the scenario's nominal values, for the verdict; ``window``: see ``measured_window``.
     ``measurements.counters`` must have "jobs arrived" and "messages".
     """
     columns: Columns = measurements.columns
@@ -146,7 +146,7 @@ def summarise(
     number = number_over(columns, window)
     interval = response_interval(response, number)
     accounting = check(columns, measurements.counters["jobs arrived"], measurements.unrecorded)
-    # Of a cluster that stands for long only the latest jobs have records; what it has counted is of all.
+    # In a long-running cluster only the latest jobs have records; its counters cover all jobs.
     tasks_arrived = int(columns["tasks"].sum()) * accounting.arrived / max(len(columns["tasks"]), 1)
     cancelled = measurements.counters.get("reservations cancelled", 0)
     reports = measurements.counters.get("idle reports", 0)
@@ -199,7 +199,7 @@ def summarise(
 
 
 def encode(summaries: list[Summary]) -> bytes:
-    """Return the summaries as JSON text, indented. A NaN in a prediction becomes null."""
+    """Return the summaries as indented JSON. A NaN in a prediction becomes null."""
     return msgspec.json.format(msgspec.json.encode(summaries), indent=2)
 
 
@@ -208,7 +208,9 @@ def decode(text: bytes) -> list[Summary]:
     versions = msgspec.json.decode(text, type=list[_Versioned])
     for version in versions:
         if version.schema != SCHEMA:
-            raise ValueError(f"the summary has schema {version.schema}, and this version reads schema {SCHEMA}")
+            raise ValueError(
+                f"the summary has schema {version.schema}, but this version of testbed reads schema {SCHEMA}"
+            )
     return msgspec.json.decode(text, type=list[Summary])
 
 
@@ -221,7 +223,7 @@ def _mean(values: npt.NDArray[Any]) -> float | None:
 
 
 def _without_nan(process: ProcessReport) -> ProcessReport:
-    """A process whose timers never fired has no lateness; JSON has no NaN, and its ``timers`` = 0 says as much."""
+    """Replace NaN, which JSON lacks, by 0: a process whose timers never fired has no lateness, and ``timers`` = 0."""
     values = msgspec.structs.asdict(process)
     unknown = [name for name, value in values.items() if isinstance(value, float) and math.isnan(value)]
     return msgspec.structs.replace(process, **dict.fromkeys(unknown, 0.0))

@@ -1,4 +1,4 @@
-"""Is the number in system still growing?"""
+"""A test for growth of the number in system."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from testbed.measure.statistics import autocorrelation_time
 
 Array = npt.NDArray[np.float64]
 
-LEAST_GROWTH: Final = 0.25  # growth over the window, as a share of the mean number, that matters
+LEAST_GROWTH: Final = 0.25  # growth over the window that matters, as a fraction of the mean number
 FREE_DEVIATIONS: Final = 3.3  # of a free random walk
 OWN_DEVIATIONS: Final = 3.5  # of the series itself
 SHORT_SERIES: Final = 80.0  # effective samples at which its deviations count twice
 
 
 class Trend(msgspec.Struct, frozen=True, kw_only=True):
-    """``growth`` is that of the least-squares line over the window, in jobs; ``significant`` is what chance allows."""
+    """``growth`` is that of the least-squares line over the window, in jobs; ``significant`` is the bound on chance."""
 
     mean: float
     growth: float
@@ -41,12 +41,12 @@ def trend(number: Array, noise: float) -> Trend:
     * What is left after subtracting the line has a variance V and an autocorrelation time, of which the window holds e.
       A line through e independent values has a growth of variance 12 V / e: 3.5 (1 + 80 / e) of its standard
       deviations. The factor is for V and the autocorrelation time, which a window of few such times shows too small.
-    The second is much the tighter for systems that forget within a small part of the window, as those of policies that
-    look at queues; the first is for those that wander for longer than it, in which no test sees less.
+    The second is much tighter for systems that forget within a small part of the window, as with policies that look at
+    queues. The first is for systems that wander for longer than the window, where no test can be tighter.
     Simulated in their steady state, Ornstein-Uhlenbeck processes and the numbers in M/M/1 queues (1 or 10 of them) and
-    M/M/4 queues at loads 0.7 to 0.95, over 0.2 to 64 relaxation times, passed for growing in at most one of a thousand
-    windows. The price: overload by a share of epsilon of the rate shows only once epsilon * rate * duration is above
-    the first bound.
+    M/M/4 queues at loads 0.7 to 0.95, over 0.2 to 64 relaxation times, were found to grow in at most one of a
+    thousand windows. The price: overload by a fraction epsilon of the rate shows only once epsilon * rate * duration
+    is above the first bound.
     """
     n = len(number)
     time = (np.arange(n) + 0.5) / n

@@ -1,4 +1,4 @@
-"""A run judges itself: valid, or suspect with its reasons (DESIGN rule 10)."""
+"""The verdict of a run on itself: valid, or suspect with reasons (testbed/docs/architecture.md, rule 10)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from testbed.core.outcomes import JobOutcome
 from testbed.core.records import Measurements, ProcessReport
 from testbed.measure.accounting import Accounting
 from testbed.measure.arrivals import gap_test
-from testbed.measure.checks import Check, Columns, Nominal, Window, checked, deaths, not_tested, percent
 from testbed.measure.pathwise import Pathwise
 from testbed.measure.stationarity import below_bound, run_length, steady
 from testbed.measure.statistics import time_average_queue_length
+from testbed.measure.verdict_checks import Check, Columns, Nominal, Window, checked, deaths, not_tested, percent
 
 LATENESS_LIMIT: Final = 0.02  # of the mean response time
 OVERHEAD_LIMIT: Final = 0.05  # of the mean response time
@@ -25,7 +25,7 @@ FEWEST_TIMERS: Final = 10  # of a process whose lateness is judged
 CPU_LIMIT: Final = 0.9  # of one core
 UNFINISHED_LIMIT: Final = 0.005  # of the jobs of the window
 GAP_TOLERANCE: Final = 0.01  # of the mean response time
-LOAD_TOLERANCE: Final = 0.005  # of the nominal load, beside four standard errors
+LOAD_TOLERANCE: Final = 0.005  # of the nominal load, in addition to four standard errors
 SERVED_TOLERANCE: Final = 0.02  # of the served load
 
 
@@ -49,7 +49,7 @@ def judge(
     time_unit_seconds: float,
     pathwise: Pathwise | None = None,
 ) -> Verdict:
-    """Check a run of the cluster, with how it compares with its twin if that is known, or a run of the twin.
+    """Check a run of the cluster, also against its twin if ``pathwise`` is given, or a run of the twin.
 
     ``window``: the measured jobs are those with an intended arrival in [start, stop), in time units; a window of no
     length is a run that ended before it. The checks of the emulator (lag, timers, processes, frames) are left out for
@@ -65,7 +65,7 @@ def judge(
     if len(jobs["outcome"]) or not _broken(measurements):
         checks.append(_finished(jobs))
     if measurements.processes:
-        # Lateness has no measure where no job was completed.
+        # Lateness is measured in mean response times, so it needs a completed job.
         if np.any(done):
             checks.append(_dispatch_lag(jobs, mean_response))
             checks.append(_overhead(jobs, mean_response, nominal, pathwise))
@@ -80,7 +80,7 @@ def judge(
 
 
 def with_emulation_error(verdict: Verdict, pathwise: Pathwise | None) -> Verdict:
-    """Return the verdict on a cluster's run with a check of how far it is from its twin, in place of any such check."""
+    """Return the verdict on a cluster's run with a check of its distance from its twin, in place of any such check."""
     if pathwise is None or pathwise.mean is None:
         return verdict
     check = _emulation_error(pathwise, pathwise.mean)
@@ -103,7 +103,7 @@ def _ended(measurements: Measurements) -> Check:
         "yes",
         not failure,
         f"the run did not end as planned ({failure})" if failure else "nothing stopped the run early",
-        "what is shown covers only what was measured until then; run it again",
+        "the results cover only the time until then; run it again",
     )
 
 
@@ -114,7 +114,7 @@ def _accounted(accounting: Accounting) -> Check:
         "arrived = completed + dropped + lost + in system",
         accounting.balanced,
         "; ".join(accounting.problems) or "every job is accounted for, once",
-        "this is a fault of the testbed or of the policy, please report it",
+        "this is a fault of the testbed or of the policy; please report it",
     )
 
 
@@ -139,22 +139,22 @@ def _finished(jobs: Columns) -> Check:
 
 
 def _dispatch_lag(jobs: Columns, mean_response: float) -> Check:
-    share = float(np.mean(jobs["lag"])) / mean_response
+    fraction = float(np.mean(jobs["lag"])) / mean_response
     return checked(
         "dispatch lag",
-        percent(share),
+        percent(fraction),
         percent(LATENESS_LIMIT),
-        share <= LATENESS_LIMIT,
-        f"arrivals were handled {percent(share)} of the mean response time late",
+        fraction <= LATENESS_LIMIT,
+        f"arrivals were handled {percent(fraction)} of the mean response time late",
         "use a longer time_unit, fewer servers or more dispatchers",
     )
 
 
 def _overhead(jobs: Columns, mean_response: float, nominal: Nominal, pathwise: Pathwise | None) -> Check:
-    """Time that jobs spend outside servers though the scenario does not say so: messages, event loops, late dispatch.
+    """Check the time that jobs spend outside servers beyond what the scenario asks for: messages, event loops, lag.
 
-    What the scenario asks for (its message delay, a policy that waits) is what the twin has of it, and none where no
-    message is delayed.
+    What the scenario asks for (its message delay, a policy that waits) is the twin's overhead, and 0 where messages
+    have no delay.
     """
     name = "overhead"
     if pathwise is not None and pathwise.twin_overhead is not None:
@@ -162,16 +162,18 @@ def _overhead(jobs: Columns, mean_response: float, nominal: Nominal, pathwise: P
     elif nominal.message_delay == 0:
         meant = 0.0
     else:
-        return not_tested(name, "the scenario delays messages; how much of the overhead that is the twin would tell")
+        return not_tested(
+            name, "the scenario delays messages; only a run of the twin can tell that part of the overhead"
+        )
     done = jobs["outcome"] == JobOutcome.COMPLETED
-    share = (float(np.mean(jobs["overhead"][done])) - meant) / mean_response
+    fraction = (float(np.mean(jobs["overhead"][done])) - meant) / mean_response
     return checked(
         name,
-        percent(share),
+        percent(fraction),
         percent(OVERHEAD_LIMIT),
-        share <= OVERHEAD_LIMIT,
-        f"messages and event loops took {percent(share)} of the mean response time",
-        "use a longer time_unit, so that they weigh less",
+        fraction <= OVERHEAD_LIMIT,
+        f"messages and event loops took {percent(fraction)} of the mean response time",
+        "use a longer time_unit, of which they take a smaller part",
     )
 
 
@@ -183,14 +185,14 @@ def _emulation_error(pathwise: Pathwise, mean: float) -> Check:
         f"{percent(mean)} ± {percent(half_width)}",
         f"{percent(limit)} (5 %, or what chance explains)",
         abs(mean) <= limit,
-        f"the mean response time is off its twin's by {percent(mean)} ± {percent(half_width)}",
-        "use a longer time_unit: at this load and this policy, what messages and timers cost changes the queues",
+        f"the mean response time differs from its twin's by {percent(mean)} ± {percent(half_width)}",
+        "use a longer time_unit: at this load and with this policy, the time of messages and timers changes the queues",
     )
 
 
 def _timers(processes: list[ProcessReport], mean_response_seconds: float) -> Check:
     def lateness(process: ProcessReport) -> float:
-        # The pool agent sets no timers: its process has but the few of the run's start and end.
+        # The pool agent sets no timers: its process has only the few of the run's start and end.
         return process.lateness_mean / mean_response_seconds if process.timers >= FEWEST_TIMERS else 0.0
 
     latest = max(processes, key=lateness)
@@ -210,7 +212,7 @@ def _processes(processes: list[ProcessReport]) -> Iterator[Check]:
 
     busiest = max(processes, key=cpu)
     yield checked(
-        "CPU share",
+        "CPU usage",
         f"{percent(cpu(busiest))} ({busiest.name})",
         percent(CPU_LIMIT),
         cpu(busiest) <= CPU_LIMIT,
@@ -223,8 +225,8 @@ def _processes(processes: list[ProcessReport]) -> Iterator[Check]:
         str(rejected),
         "0",
         rejected == 0,
-        f"{rejected} frames were malformed, oversized or from strangers",
-        "look for another program that connects to the cluster's sockets",
+        f"{rejected} frames were malformed, oversized or from unauthenticated peers",
+        "look for other programs that connect to the cluster's sockets",
     )
     inexact = [process.name for process in processes if not process.exact_timers]
     yield checked(
@@ -232,32 +234,32 @@ def _processes(processes: list[ProcessReport]) -> Iterator[Check]:
         "no" if inexact else "yes",
         "yes",
         not inexact,
-        f"no timerfd in {', '.join(inexact)}, which slept to the millisecond" if inexact else "timers are exact",
-        "run on Linux; elsewhere only a time_unit of a second or more makes this harmless",
+        f"no timerfd in {', '.join(inexact)}: timers are up to 2 ms late" if inexact else "timers are exact",
+        "run on Linux; elsewhere use a time_unit of a second or more",
     )
 
 
 def _gaps(jobs: Columns, nominal: Nominal, mean_response: float) -> Check:
     name = "arrivals' goodness of fit"
     if nominal.gap_cdf is None:
-        return not_tested(name, "the gaps between arrivals are not independent with a continuous law")
+        return not_tested(name, "the gaps between arrivals are not independent with a continuous distribution")
     test = gap_test(jobs["arrival"], jobs["lag"], nominal.gap_cdf, GAP_TOLERANCE * mean_response)
     return checked(
         name,
         f"distance {test.intended:.3f} as intended, {test.actual:.3f} as handled",
-        f"{test.critical:.3f} (Kolmogorov-Smirnov, {test.gaps} gaps, level 1e-5; as handled: but for shifts of "
-        f"{percent(GAP_TOLERANCE)} of the mean response time)",
+        f"{test.critical:.3f} (Kolmogorov-Smirnov, {test.gaps} gaps, level 1e-5; as handled, shifts of up to "
+        f"{percent(GAP_TOLERANCE)} of the mean response time are ignored)",
         max(test.intended, test.actual) <= test.critical,
-        f"the gaps between arrivals are at distance {test.intended:.3f} from their law as intended and "
-        f"{test.actual:.3f} as handled, of which chance explains {test.critical:.3f}",
-        "the arrival process is not what the scenario asks for, please report it"
+        f"the gaps between arrivals are at distance {test.intended:.3f} from their distribution as intended, and "
+        f"{test.actual:.3f} as handled; chance explains {test.critical:.3f}",
+        "the arrival process is not the scenario's; please report it"
         if test.intended > test.critical
         else "the dispatchers bunch arrivals; use a longer time_unit or more dispatchers",
     )
 
 
 def _arrived_load(jobs: Columns, nominal: Nominal, window: Window, broken: bool) -> Check:
-    """Arrived work; tasks of jobs that did not complete count with the mean service time of the others."""
+    """Check the work that arrived; tasks of jobs that did not complete count with the mean service time of others."""
     name = "arrived load"
     if nominal.load is None:
         return not_tested(name, "service times depend on where the policy sends a job")
@@ -276,7 +278,7 @@ def _arrived_load(jobs: Columns, nominal: Nominal, window: Window, broken: bool)
         f"{arrived:.4f} (nominal {nominal.load:.4f})",
         f"within {limit:.4f} (4 standard errors + 0.5 %)",
         abs(arrived - nominal.load) <= limit,
-        f"the work that arrived is a load of {arrived:.4f}, where the scenario asks for {nominal.load:.4f} and chance "
+        f"the work that arrived is a load of {arrived:.4f}; the scenario asks for {nominal.load:.4f}, and chance "
         f"explains a difference of {limit:.4f}",
         "jobs that would have arrived at a dispatcher while it was dead are missing; run it again"
         if broken
@@ -285,16 +287,16 @@ def _arrived_load(jobs: Columns, nominal: Nominal, window: Window, broken: bool)
 
 
 def _served_load(measurements: Measurements, nominal: Nominal, window: Window) -> Check:
-    """Time that servers were busy, against the services in the records that fall into the same time.
+    """Check the time that servers were busy against the recorded services in the same time.
 
     A service ends with the completion of the task (of the job, where that is one task), so that both edges of the
-    window are accounted for, and dropped jobs appear on neither side. A task without a completion may have been in
-    service since its job came, or never: servers may be busier than the records by as much, but not by more than there
-    is time. Of a job with copies all of them count, each as if its service had not been interrupted.
+    window are accounted for, and dropped jobs appear on neither side. A task that did not complete may have been
+    in service since its job arrived, or never: servers may be busier than the records by that time, but not by more
+    than the window. All copies of a job count, each as if its service had not been interrupted.
     """
     name = "served load"
     if _broken(measurements):
-        return not_tested(name, "the busy time of the servers' processes that died is not known")
+        return not_tested(name, "the busy time of servers whose process died is not known")
     lengths = time_average_queue_length(measurements.occupancy, measurements.occupancy_edges, *window)
     if lengths.utilisation is None:
         return not_tested(name, "the servers' busy time was not recorded")
@@ -330,7 +332,7 @@ def _served_load(measurements: Measurements, nominal: Nominal, window: Window) -
         f"{-tolerance:.4f} to {tolerance + unrecorded:+.4f} (2 %, and {unrecorded:.4f} for {int(missing.sum())} "
         "unfinished tasks)",
         -tolerance <= more <= tolerance + unrecorded,
-        f"servers were busy for {lengths.utilisation:.4f} of the time, and the services of the jobs' records fill "
+        f"servers were busy for {lengths.utilisation:.4f} of the time, and the recorded services fill "
         f"{recorded:.4f} of it",
         "servers lose or gain time between tasks; use a longer time_unit, or report it if timers were on time",
     )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.measure.checks import Nominal
 from testbed.measure.copies import NominalPool
+from testbed.measure.verdict_checks import Nominal
 from testbed.scenario.modes import Mode, has_copies, mode_of
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.pool_loads import pool_requirements

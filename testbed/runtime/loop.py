@@ -33,7 +33,12 @@ class EventLoop:
     """
 
     def __init__(
-        self, seed: int, replication: int, delay: Delay | None, trace: TraceRecorder | None, send: Send | None = None
+        self,
+        seed: int,
+        replication: int = 0,
+        delay: Delay | None = None,
+        trace: TraceRecorder | None = None,
+        send: Send | None = None,
     ) -> None:
         self.now = 0.0
         self.lateness = 0.0
@@ -84,7 +89,7 @@ class EventLoop:
     ) -> None:
         """Fire the timers that are due at ``present``, in order, each with ``now`` at its own deadline.
 
-        On a clock that can be late, ``count_lateness`` is given the lateness of each timer, in a time unit's ``unit``.
+        On a clock that can be late, ``count_lateness`` receives the lateness of each timer, times ``unit``.
         """
         heap = self._heap
         mail = self._mail
@@ -102,7 +107,7 @@ class EventLoop:
                     mail.clear()
 
     def deliver(self, messages: Sequence[Message]) -> None:
-        """Deliver messages in order, also those that are appended meanwhile.
+        """Deliver messages in order, also those that are appended while this goes on.
 
         Raises ProtocolError for a message that no agent here handles; the messages before it have been delivered.
         """

@@ -25,19 +25,15 @@ CLOCK_MONOTONIC = 1
 
 
 class WakeUpTimer(Protocol):
-    """One timer on the clock ``time.monotonic``. ``exact`` tells whether it wakes much sooner than a millisecond late.
+    """One timer on the clock ``time.monotonic``."""
 
-    ``arm`` sets it, in place of any earlier setting; a time that is past expires at once. ``wait`` returns when it has
-    expired, once for each setting.
-    """
-
-    exact: bool
+    exact: bool  # late by far less than a millisecond
 
     def arm(self, when: float) -> None:
-        """Set the timer to ``when``, in seconds."""
+        """Set the timer to ``when``, in seconds, in place of any earlier setting; a past time expires at once."""
 
     async def wait(self) -> None:
-        """Wait until the timer expires."""
+        """Wait until the timer expires; once for each setting."""
 
     def close(self) -> None:
         """Release the timer's resources."""

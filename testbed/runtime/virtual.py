@@ -10,18 +10,11 @@ from __future__ import annotations
 
 from math import inf
 
-from testbed.core.trace_recorder import TraceRecorder
-from testbed.runtime.delay import Delay
 from testbed.runtime.loop import EventLoop
 
 
 class VirtualRuntime(EventLoop):
-    """The event loop on a virtual clock, never late."""
-
-    def __init__(
-        self, seed: int, replication: int = 0, delay: Delay | None = None, trace: TraceRecorder | None = None
-    ) -> None:
-        super().__init__(seed, replication, delay, trace)
+    """The event loop on a virtual clock, which is never late."""
 
     def start(self) -> None:
         """Let the agents act at time 0."""

@@ -9,9 +9,9 @@ import msgspec
 
 from testbed.cluster.snapshot import Responses, Snapshot, Theory
 from testbed.core.records import RESPONSE_BUCKETS, ProcessReport
-from testbed.measure.checks import Check
 from testbed.measure.histogram import LogHistogram
 from testbed.measure.summary import Summary
+from testbed.measure.verdict_checks import Check
 
 #: The most rows of the heat strip; with more servers, each row is the mean of several.
 MOST_ROWS = 128

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from testbed.measure.checks import percent
 from testbed.measure.control_variate import Estimate
 from testbed.measure.statistics import replication_interval
+from testbed.measure.verdict_checks import percent
 from testbed.runs.result import VariantRun
 from testbed.scenario import Scenario, resolved
 from testbed.studies.validate.case import Case, Expected

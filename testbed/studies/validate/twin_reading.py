@@ -9,9 +9,9 @@ import numpy as np
 
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import Measurements
-from testbed.measure.checks import Columns
 from testbed.measure.control_variate import Estimate, controlled_mean
 from testbed.measure.summary import measured_window
+from testbed.measure.verdict_checks import Columns
 from testbed.runs.nominal import nominal
 from testbed.scenario import Scenario, ScenarioError
 

@@ -102,7 +102,7 @@ def test_a_snapshot_sums_up_the_processes(cluster: Cluster) -> None:
         "load below the stability bound": True,
         "dispatch lag": False,  # 0.5 over 5 jobs, 5 % of the mean
         "timer lateness": True,
-        "CPU share": False,
+        "CPU usage": False,
         "processes alive": True,
         "run ended as planned": False,  # not so far: a process died
     }
@@ -133,7 +133,7 @@ def test_a_process_that_has_died_is_said(cluster: Cluster) -> None:
     found = Observer(scenario(), "random", 0, horizon=100.0).snapshot(cluster.members)
     assert [state.alive for state in found.processes] == [True, True, False]
     assert [check.explanation for check in found.checks if not check.passed] == [
-        "not running: node-1: what is shown is not of the cluster that the scenario describes"
+        "not running: node-1: the results are not those of the cluster that the scenario describes"
     ]
 
 

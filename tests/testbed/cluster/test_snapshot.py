@@ -11,8 +11,8 @@ import pytest
 
 from testbed.cluster.snapshot import ProcessState, Responses, Snapshot, Theory
 from testbed.core.records import RESPONSE_BUCKETS
-from testbed.measure.checks import checked
 from testbed.measure.histogram import LogHistogram
+from testbed.measure.verdict_checks import checked
 
 
 def responses(values: list[float]) -> Responses:

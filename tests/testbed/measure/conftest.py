@@ -10,7 +10,7 @@ import pytest
 
 from testbed.core.outcomes import JobOutcome
 from testbed.core.records import Measurements, Occupancy, ProcessReport
-from testbed.measure.checks import Nominal
+from testbed.measure.verdict_checks import Nominal
 
 
 class FakeServer:

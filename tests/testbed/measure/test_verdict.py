@@ -7,9 +7,9 @@ import pytest
 
 from testbed.core.outcomes import JobOutcome
 from testbed.measure.accounting import check
-from testbed.measure.checks import percent
 from testbed.measure.pathwise import compare
 from testbed.measure.verdict import judge, with_emulation_error
+from testbed.measure.verdict_checks import percent
 
 WINDOW = (50.0, 300.0)
 
@@ -54,7 +54,7 @@ def test_the_twin_is_not_asked_about_processes(healthy, nominal):
     found = verdict(twin, nominal)
     assert found.valid
     assert {check.name for check in found.checks}.isdisjoint(
-        {"dispatch lag", "overhead", "timer lateness", "CPU share", "rejected frames", "exact timers"}
+        {"dispatch lag", "overhead", "timer lateness", "CPU usage", "rejected frames", "exact timers"}
     )
     assert len(found.checks) == 9
 
@@ -81,7 +81,7 @@ def test_a_run_that_is_off_its_twin_by_more_than_chance_is_suspect(healthy, nomi
     assert failed(judged(0.02 * mean)) == []
     found = judged(0.07 * mean)
     assert "emulation error" in failed(found)
-    assert any("is off its twin's by" in reason for reason in found.reasons)
+    assert any("differs from its twin's by" in reason for reason in found.reasons)
     again = with_emulation_error(found, compare(healthy.columns, healthy.columns, WINDOW))
     assert "emulation error" not in failed(again)
     assert [c.name for c in again.checks].count("emulation error") == 1
@@ -105,7 +105,7 @@ def test_late_timers_are_suspect_by_the_process_that_is_worst(healthy, nominal, 
 
 def test_a_saturated_process_is_suspect(healthy, nominal, make_process):
     found = verdict(with_process(healthy, make_process("node 3", cpu_seconds=19.0)), nominal)
-    assert failed(found) == ["CPU share"]
+    assert failed(found) == ["CPU usage"]
     assert "node 3 used 95 % of a core" in found.reasons[0]
 
 
@@ -134,13 +134,13 @@ def test_jobs_cut_off_at_the_end_are_suspect(healthy, nominal):
     assert "60 of " in found.reasons[0]
 
 
-def test_arrivals_of_another_law_are_suspect(healthy, nominal):
+def test_arrivals_of_another_distribution_are_suspect(healthy, nominal):
     # Gaps from the same mean as the Poisson process, but the scenario said Erlang-2.
     rate = nominal.rate
     erlang = replace(nominal, gap_cdf=lambda x: 1 - np.exp(-2 * rate * x) * (1 + 2 * rate * x), arrival_dispersion=0.5)
     found = verdict(healthy, erlang)
     assert failed(found) == ["arrivals' goodness of fit"]
-    assert "not what the scenario asks for" in found.reasons[0]
+    assert "is not the scenario's" in found.reasons[0]
 
 
 def test_a_dispatcher_that_bunches_its_arrivals_is_suspect(healthy, nominal):
@@ -252,8 +252,8 @@ def test_a_run_shorter_than_two_relaxation_times_is_suspect(healthy, nominal):
     found = verdict(healthy, replace(nominal, relaxation_time=1559.75))
     assert failed(found) == ["run length"]
     assert found.reasons == [
-        "the run lasted 0.19 of the 1560 time units in which such a queue forgets that it began empty: use a longer "
-        "warmup and duration (at least 3120 time units together)"
+        "the run lasted 0.19 relaxation times of 1560 time units, the time in which such queues forget that they began "
+        "empty: use a longer warmup and duration (at least 3120 time units together)"
     ]
     assert failed(verdict(healthy, replace(nominal, relaxation_time=150.1))) == ["run length"]
     for enough in (150.0, 0.0, None):  # the run lasts 300 time units, of which 50 are its warm-up
@@ -271,7 +271,7 @@ def test_the_twin_and_a_run_stopped_early_are_asked_how_long_they_ran(healthy, n
 def test_a_scenario_without_a_steady_state_is_suspect(healthy, nominal):
     found = verdict(healthy, replace(nominal, stable=False))
     assert failed(found) == ["load below the stability bound"]
-    assert "no steady state, and what was measured depends on how long the run was" in found.reasons[0]
+    assert "there is no steady state, and the results depend on the length of the run" in found.reasons[0]
     unknown = verdict(healthy, replace(nominal, stable=False, load=None))
     assert unknown.reasons[0].startswith("the load is not below")
 

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from testbed.cluster.snapshot import ProcessState, Responses, Snapshot, Theory
 from testbed.core.records import RESPONSE_BUCKETS
-from testbed.measure.checks import checked
 from testbed.measure.histogram import LogHistogram
+from testbed.measure.verdict_checks import checked
 from testbed.present.live import Lines
 from testbed.present.top import Picture, picture, sparkline, watch
 from testbed.runs.tables import plain_text

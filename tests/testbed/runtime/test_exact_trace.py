@@ -1,4 +1,4 @@
-"""The exact trace of the paper's formula sheet, as a scenario with a recorded workload, on the twin.
+"""The exact trace of the paper's formulas, as a scenario with a recorded workload, on the twin.
 
 tests/benchmarks/exact_trace.py runs the same scenarios on real processes and prints how far departures are off.
 """
@@ -26,7 +26,7 @@ def name_of(job: dict[str, Any]) -> str:
 
 
 def exact_trace(row: dict[str, Any], folder: Path) -> Scenario:
-    """Return a row of the sheet's table as a scenario; its recording is written into ``folder``."""
+    """Return a row of the paper's table as a scenario; its recording is written into ``folder``."""
     jobs = TRACE["jobs"]
     file = folder / "trace.csv"
     lines = [f"0,{name_of(jobs[0])},0,0"]

@@ -11,8 +11,8 @@ import trio
 
 from testbed.cluster.snapshot import ProcessState, Responses, Snapshot, Theory
 from testbed.core.records import RESPONSE_BUCKETS
-from testbed.measure.checks import checked
 from testbed.measure.histogram import LogHistogram
+from testbed.measure.verdict_checks import checked
 from testbed.present.dash.board import Board
 from testbed.present.dash.serving import Place, serve
 

@@ -253,7 +253,7 @@ def other_schema(folder: Path) -> None:
         (lambda folder: (folder / "summary.json").unlink(), "not a folder of a finished run"),
         (unfinished, "the run has not finished"),
         (lambda folder: (folder / "summary.json").write_text("[{"), "summary.json: damaged (Input data was truncated)"),
-        (other_schema, "has schema 99, and this version reads schema 1"),
+        (other_schema, "has schema 99, but this version of testbed reads schema 1"),
         (lambda folder: (folder / "environment.json").write_text("[1]"), "not in this version"),
         (lambda folder: (folder / "environment.json").unlink(), "No such file or directory; every run, sweep and"),
         (lambda folder: (folder / "environment.json").write_text("{"), "environment.json: damaged ("),

@@ -1,4 +1,4 @@
-"""What the checks of a verdict are made of: the scenario's own numbers, and a finding with its limit."""
+"""The parts of a verdict: the scenario's nominal values, and checks that compare a figure with its limit."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Window = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Nominal:
-    """What the scenario asked for.
+    """The nominal values of a scenario.
 
     ``rate``: jobs per time unit of the whole cluster. ``load``: expected service time that arrives per server and time
     unit, None where it depends on the policy (speeds differ, jobs move or are copied). ``work_scv``: squared
     coefficient of variation of the service time of all tasks of a job together; it may be infinite, and is where it
-    depends on the policy. ``probes_per_task``: what the policy means to send. ``gap_cdf``: distribution function of the
-    gaps between arrivals of the whole cluster, None unless they are independent with a continuous law.
+    depends on the policy. ``probes_per_task``: the policy's nominal number of probes. ``gap_cdf``: distribution
+    function of the gaps between arrivals of the whole cluster, None unless they are independent and continuous.
     ``arrival_dispersion``: limit of the variance over the mean of the number of arrivals in a long time (the gaps' SCV
     if they are independent), None if unknown. ``message_delay``: mean delay that the scenario itself adds to each
     message. ``stable``: whether the load is below the policy's stability bound (testbed.theory.stable_load).
@@ -48,9 +48,7 @@ class Nominal:
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One check: its figure, the limit it was held to, and a sentence that says what was found, and if it failed, what
-    would help.
-    """
+    """One check: its figure, the limit for it, and the finding in a sentence, with a remedy if it failed."""
 
     name: str
     figure: str
@@ -60,30 +58,30 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked(name: str, figure: str, limit: str, passed: bool, finding: str, remedy: str) -> Check:
-    """Return a check that was made; its explanation is the finding, and the remedy if it failed."""
+    """Return a check that was made. Its explanation is the finding, and the remedy if it failed."""
     explanation = finding if passed else f"{finding}: {remedy}"
     return Check(name=name, figure=figure, limit=limit, passed=bool(passed), explanation=explanation)
 
 
 def deaths(incidents: Sequence[str]) -> Check:
-    """Return the check that fails since processes have died, after which the run went on."""
+    """Return the check that fails because processes have died, although the run continued."""
     return checked(
         "run ended as planned",
         f"{len(incidents)} {'process' if len(incidents) == 1 else 'processes'} died",
         "yes",
         False,
         "; ".join(incidents),
-        "what is shown is not of the cluster that the scenario describes, but every job is accounted for",
+        "the results are not those of the cluster that the scenario describes, but every job is accounted for",
     )
 
 
 def not_tested(name: str, why: str) -> Check:
-    """Return a check that could not be made, which passes and says why."""
+    """Return a check that could not be made, which passes and explains why."""
     return Check(name=name, figure="not tested", limit="", passed=True, explanation=f"not tested: {why}")
 
 
-def percent(share: float) -> str:
-    """Write a share as a percentage of two digits or more, "0.43 %"; NaN is "unknown"."""
-    if math.isnan(share):
+def percent(fraction: float) -> str:
+    """Write a fraction as a percentage of two digits or more, "0.43 %"; NaN is "unknown"."""
+    if math.isnan(fraction):
         return "unknown"
-    return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
+    return f"{100 * fraction:.2g} %" if abs(fraction) < 0.1 else f"{100 * fraction:.0f} %"
