@@ -233,7 +233,7 @@ def test_a_validation_of_nothing_but_unfinished_cases_has_a_page(
 ) -> None:
     made = saved(Validation(quick=True, asked=[], on=["twin"], cases=[], unfinished=["random", "jiq"]), tmp_path)
     page = read_page((made / "report.html").read_text())
-    assert "interrupted before these were finished: random, jiq" in page.text
+    assert "interrupted before these cases were finished: random, jiq" in page.text
     assert page.tables == {}
 
 

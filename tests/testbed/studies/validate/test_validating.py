@@ -191,7 +191,7 @@ def test_an_interrupted_validation_keeps_what_is_finished_and_names_the_rest(
         result["round-robin"]
 
 
-@pytest.mark.parametrize(("runs", "said"), [(15, "first: passed"), (0, "None was finished")])
+@pytest.mark.parametrize(("runs", "said"), [(15, "first: passed"), (0, "No case was finished")])
 def test_an_interrupted_command_names_its_report_which_says_what_is_not_finished(
     runs: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
