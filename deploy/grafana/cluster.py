@@ -65,7 +65,8 @@ def cluster() -> Dashboard:
                     Query(quantile(0.5, RESPONSE), "{{variant}}, 0.5"),
                     Query(quantile(0.99, RESPONSE), "{{variant}}, 0.99"),
                     Query(
-                        f"avg by (variant, quantile) ({selected(THEORY_QUANTILE)})", "{{variant}}, {{quantile}}, theory"
+                        f"avg by (variant, probability) ({selected(THEORY_QUANTILE)})",
+                        "{{variant}}, {{probability}}, theory",
                     ),
                     logarithmic=True,
                 ),

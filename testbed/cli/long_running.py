@@ -61,7 +61,7 @@ def up(
     from testbed.present.dash.reporter import start_cluster_page
     from testbed.runs.execution import execute
     from testbed.runs.long_running.cluster import LongRunningCluster, Order, PageOrder
-    from testbed.runs.long_running.register import LongRunningError
+    from testbed.runs.long_running.register import NAME, LongRunningError
     from testbed.runs.probe_rate import check_calibration
     from testbed.runs.run_folder import OutputError
 
@@ -75,7 +75,13 @@ def up(
         display.announce(f"the cluster runs {chosen} only; choose another variant with --variant: {others}")
     if settings.sweep is not None:
         display.announce("the scenario's sweep is ignored")
-    order = Order(name or settings.name.replace(" ", "-"), chosen, resolved(base), str(output.absolute()), http_sd)
+    named = name or settings.name.replace(" ", "-")
+    if name is None and not NAME.fullmatch(named):
+        fail(
+            f"the scenario's name {settings.name!r} can't be a cluster's name; set one with --name: letters, digits, "
+            "_, . and -, at most 64"
+        )
+    order = Order(named, chosen, resolved(base), str(output.absolute()), http_sd)
     address = None
     if dash:
         place = open_page(host, port, token)

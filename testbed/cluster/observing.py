@@ -7,6 +7,7 @@ totals. The observer keeps two series of totals: a short one over the last RECEN
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -65,13 +66,13 @@ class Observer:
         self._recent: deque[Totals] = deque()
         self._history: list[Totals] = []
         self._spacing = 0.0  # time units between two totals of the history
+        self._restart_at = math.inf  # model time of the next change of settings
 
-    def restart(self, scenario: Scenario, theory: Theory | None) -> None:
-        """Start the response times anew: the cluster has other settings from now on."""
+    def restart(self, scenario: Scenario, theory: Theory | None, at: float) -> None:
+        """Start response times and rates anew at model time ``at``, when the cluster gets other settings."""
         self.scenario = scenario
         self.theory = theory
-        self._history = [self._recent[-1]] if self._recent else []
-        self._spacing = 0.0
+        self._restart_at = at
 
     def snapshot(self, members: Sequence[Member], incidents: Sequence[str] = ()) -> Snapshot:
         """Return the present state of the cluster, by the latest report of each process."""
@@ -114,7 +115,7 @@ class Observer:
             responses=responses,
             recent=_between(oldest, totals, self._half_width(self._recent)),
             recent_seconds=seconds,
-            jobs_per_second=jobs / seconds if seconds > 0 else 0.0,
+            jobs_per_second=jobs / seconds if seconds > 0 and _jobs_arrive(members) else 0.0,
             probes_per_job=(totals.probes - oldest.probes) / jobs if jobs else None,
             messages_per_job=(totals.messages - oldest.messages) / jobs if jobs else None,
             theory=self.theory,
@@ -144,6 +145,11 @@ class Observer:
         if self._warm and totals.time >= self._warm:
             history.clear()
             self._warm = 0.0
+        if totals.time >= self._restart_at:
+            history.clear()
+            recent.clear()
+            self._spacing = 0.0
+            self._restart_at = math.inf
         if not history:
             history.append(start if self._fresh else totals)
             self._fresh = False
@@ -237,8 +243,14 @@ def theory_of(scenario: Scenario, prediction: Prediction | NoPrediction) -> Theo
     """Return the theory of a scenario, for its snapshots."""
     stability = stability_bound(scenario)
     if isinstance(prediction, NoPrediction):
-        return Theory(stability_bound=stability.bound, stability_reason=stability.reason, reason=prediction.reason)
+        return Theory(
+            load=scenario.load,
+            stability_bound=stability.bound,
+            stability_reason=stability.reason,
+            reason=prediction.reason,
+        )
     return Theory(
+        load=scenario.load,
         stability_bound=stability.bound,
         stability_reason=stability.reason,
         name=prediction.name,
@@ -255,6 +267,12 @@ def _between(first: Totals, last: Totals, half_width: float | None = None) -> Re
     # A restarted process counts from zero again: its earlier counts are missing, not negative.
     counts = [max(0, b - a) for a, b in zip(before, last.counts, strict=False)]
     return Responses(counts=counts, sum=max(0.0, last.sum - first.sum), half_width=half_width)
+
+
+def _jobs_arrive(members: Sequence[Member]) -> bool:
+    """Return whether a dispatcher still expects arrivals: a trace may have ended, or the cluster drains."""
+    latest = [member.progress for member in members if member.dispatcher is not None]
+    return not all(report is not None and report.arrivals_over for report in latest)
 
 
 def _queue_lengths(members: Sequence[Member], servers: int) -> list[int]:

@@ -51,12 +51,13 @@ class Responses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Theory(msgspec.Struct, frozen=True, kw_only=True):
-    """The theory: the stability bound of the load, with its reason, and a prediction, or the reason why there is none.
+    """The theory: the load and its stability bound, with its reason; a prediction, or the reason why there is none.
 
     ``quantiles`` are response times by probability, ``mean`` their mean; ``name`` names the formula, ``kind`` its type
     (testbed.theory.prediction); ``response_tail`` are points (t, P(response time > t)).
     """
 
+    load: float
     stability_bound: float
     stability_reason: str
     name: str | None = None

@@ -79,8 +79,8 @@ def _heading(snapshot: Snapshot) -> Text:
     bound = "" if snapshot.theory is None else f" (stability bound {snapshot.theory.stability_bound:.3g})"
     return Text.assemble(
         (f"{snapshot.scenario}: {snapshot.name}", "bold"),
-        f"  {snapshot.servers} servers, load {snapshot.load:.3g}{bound}, time {snapshot.time:.0f}{until} units of "
-        f"{1000 * snapshot.time_unit_seconds:g} ms",
+        f"  policy {snapshot.policy}, {snapshot.servers} servers, load {snapshot.load:.3g}{bound}, "
+        f"time {snapshot.time:.0f}{until} units of {1000 * snapshot.time_unit_seconds:g} ms",
     )
 
 

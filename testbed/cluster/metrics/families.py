@@ -64,7 +64,7 @@ def histogram(
             example = examples[i] or example
         last = i == len(values.bounds)
         if i % keep_every == 0 or last:
-            bound = "+Inf" if last else repr(values.bounds[i] * scale)
+            bound = "+Inf" if last else f"{values.bounds[i] * scale:.6g}"
             if example is None:
                 buckets.append((bound, cumulated))
             else:

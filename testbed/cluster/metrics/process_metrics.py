@@ -65,7 +65,7 @@ class ProcessMetrics(Collector):
             if has_copies(hosted.scenario):
                 yield from self._copies(unit)
         if hosted.theory is not None:
-            yield gauge("testbed_load", "Work that arrives per server and time unit.", hosted.scenario.load)
+            yield gauge("testbed_load", "Work that arrives per server and time unit.", hosted.theory.load)
             yield from _theory(hosted.theory, unit)
         if hosted.pool_agent is not None:
             yield from _pools(hosted.pool_agent)
@@ -240,6 +240,6 @@ def _theory(theory: Theory, unit: float) -> Iterator[Metric]:
         yield gauges(
             "testbed_predicted_response_time_quantile_seconds",
             "Quantiles of the response time by queueing theory.",
-            ["quantile"],
+            ["probability"],
             (([f"{probability:g}"], value * unit) for probability, value in theory.quantiles.items()),
         )

@@ -321,7 +321,8 @@ class LongRunningCluster:
             at = await lifetime.change(controller, scenario, theory)
             self.scenario = scenario
             self._settled = at
-            observer.restart(scenario, theory)
+            observer.restart(scenario, theory, at)
+            self._folder.write_targets(controller.metrics_targets())
         what = f"load {scenario.load:.4g}, policy {_with_parameters(scenario)}"
         if scenario.load >= theory.stability_bound:
             what += f" (unstable: the stability bound is {theory.stability_bound:.4g}, and the queues will grow)"

@@ -164,10 +164,23 @@ def test_after_a_restart_only_later_response_times_count(cluster: Cluster) -> No
     observer = Observer(scenario(), "random", 0)
     cluster.goes_on(50.0, [100.0])
     observer.snapshot(cluster.members)
-    observer.restart(scenario(duration=70), None)
-    cluster.goes_on(60.0, [1.0, 2.0])
+    observer.restart(scenario(duration=70), None, 55.0)
+    cluster.goes_on(54.0, [50.0])
+    assert observer.snapshot(cluster.members).since == 0.0
+    cluster.goes_on(55.0, [50.0], counters={"probes": 100, "messages": 0})
+    observer.snapshot(cluster.members)
+    cluster.goes_on(60.0, [1.0, 2.0], counters={"probes": 104, "messages": 0})
     found = observer.snapshot(cluster.members)
-    assert (found.responses.mean, found.since, found.arrived) == (pytest.approx(1.5), 50.0, 6)
+    assert (found.responses.mean, found.since, found.arrived) == (pytest.approx(1.5), 55.0, 8)
+    assert (found.recent.mean, found.probes_per_job) == (pytest.approx(1.5), 2.0)
+
+
+def test_when_arrivals_are_over_no_job_arrives_per_second(cluster: Cluster) -> None:
+    observer = Observer(scenario(), "random", 0)
+    cluster.goes_on(10.0, [1.0] * 10)
+    assert observer.snapshot(cluster.members).jobs_per_second > 0
+    cluster.goes_on(12.0, [], arrivals_over=True)
+    assert observer.snapshot(cluster.members).jobs_per_second == 0
 
 
 def test_the_interval_covers_the_mean_and_memory_is_bounded(cluster: Cluster) -> None:

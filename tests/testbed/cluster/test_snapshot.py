@@ -73,7 +73,7 @@ def test_a_snapshot_survives_the_way_over_a_socket(codec: Any) -> None:
     sent = snapshot(
         responses=responses([1.0, 2.0]),
         queue_lengths=[0, 255],
-        theory=Theory(stability_bound=1.0, stability_reason="r", mean=2.0, quantiles={0.5: 1.0, 0.999: 9.0}),
+        theory=Theory(load=0.5, stability_bound=1.0, stability_reason="r", mean=2.0, quantiles={0.5: 1.0, 0.999: 9.0}),
         checks=[checked("a", "b", "c", True, "d", "e")],
         processes=[ProcessState(name="node-0", pid=1, alive=True, metrics="127.0.0.1:1")],
         outcomes={"completed": 2},

@@ -41,7 +41,9 @@ def snapshot(**settings: Any) -> Snapshot:
             "probes_per_job": 2.0,
             "messages_per_job": 6.0,
             "counters": {"tasks moved": 5, "reroutes": 0},
-            "theory": Theory(stability_bound=1.0, stability_reason="r", name="M/M/1", kind="approximation", mean=2.0),
+            "theory": Theory(
+                load=0.5, stability_bound=1.0, stability_reason="r", name="M/M/1", kind="approximation", mean=2.0
+            ),
             "processes": [ProcessState(name="node-0", pid=41, alive=True, restarts=2, cpu_share=0.25)],
             **settings,
         }
@@ -50,7 +52,8 @@ def snapshot(**settings: Any) -> Snapshot:
 
 def test_the_picture_has_the_figures_beside_theory() -> None:
     text = plain_text(picture(snapshot(), [1, 5, 3], 80), 80)
-    assert "tiny: random  4 servers, load 0.5 (stability bound 1), time 60 units of 20 ms" in " ".join(text.split("\n"))
+    heading = "tiny: random policy random, 4 servers, load 0.5 (stability bound 1), time 60 units of 20 ms"
+    assert heading in " ".join(text.split())
     for said in ("2.250", "0.25", "theory (approx.)", "2.000", "+12.5%", "1,234 jobs/s, 3 in system"):
         assert said in text
     assert "2.00 probes and 6.00 messages per job" in text

@@ -119,7 +119,7 @@ def test_an_interrupted_run_saves_what_was_measured_and_leaves_nothing(run: Run)
     run.signal()
     status, out, err = run.end()
     assert status == 130, err
-    assert "interrupted: arrivals were stopped early; what was measured until then is saved" in err
+    assert "interrupted: arrivals were stopped early; the measurements until then are saved" in err
     assert "Traceback" not in err
     assert "random" in out
     (summary,) = json.loads((run.folder() / "summary.json").read_text())

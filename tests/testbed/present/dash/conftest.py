@@ -47,6 +47,7 @@ def snapshot() -> Callable[..., Snapshot]:
                 "responses": responses([1.0, 3.0], half_width=0.25),
                 "jobs_per_second": 100.0,
                 "theory": Theory(
+                    load=0.5,
                     stability_bound=1.0,
                     stability_reason="each server",
                     name="M/M/1",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,7 @@ def test_the_page_of_a_cluster_changes_it_and_outlives_it(browser: Any, place: A
     for _ in range(10):
         slider.send_keys(Keys.ARROW_RIGHT)
     browser.find_element("css selector", "#load-form button").send_keys(Keys.ENTER)
-    wait(browser, lambda: re.match(r"✔ load 0\.6, policy random from time [\d.]+ on", text(browser, "said")))
+    wait(browser, lambda: re.match(r"✔ load 0\.6, policy random from time [\d.]+ on", text(browser, "answer")))
     wait(browser, lambda: text(browser, "figure-load") == "0.600")
     with connect() as client:
         snapshot = client.status().snapshot
@@ -57,6 +59,23 @@ def test_the_page_of_a_cluster_changes_it_and_outlives_it(browser: Any, place: A
     wait(browser, lambda: text(browser, "state") == "■ Ended: the cluster small has ended")
     place.wait_for(lambda: not place.processes())
     assert text(browser, "figure-load") == "0.600"
+
+
+def check_metrics_after_the_changes(place: Any) -> None:
+    """The metrics have the present load, policy and theory; promtool finds no fault in them."""
+    (state,) = clusters()
+    (targets,) = place.runs.glob("targets-*.json")
+    for listed in (targets.read_text(), urllib.request.urlopen(state.http_sd, timeout=10).read()):
+        assert {group["labels"]["policy"] for group in json.loads(listed)} == {"power-of-d"}
+    address = next(process.metrics for process in state.processes if process.name == "dispatcher-0")
+    text = urllib.request.urlopen(f"http://{address}/metrics", timeout=10).read()
+    assert b"\ntestbed_load 0.6\n" in text
+    assert b'testbed_predicted_response_time_quantile_seconds{probability="0.99"}' in text
+    promtool = shutil.which("promtool")
+    assert promtool or not os.environ.get("CI")
+    if promtool:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_the_policy_is_changed_on_the_page_and_no_job_is_lost(browser: Any, place: Any) -> None:
@@ -82,14 +101,14 @@ def test_the_policy_is_changed_on_the_page_and_no_job_is_lost(browser: Any, plac
     wait(browser, lambda: text(browser, "subtitle").startswith("random: random, 10 servers"))
     assert counted("probes") == counted("idle reports") == 0
     choose("jiq")
-    wait(browser, lambda: re.match(r"✔ load 0\.5, policy jiq from time [\d.]+ on", text(browser, "said")))
+    wait(browser, lambda: re.match(r"✔ load 0\.5, policy jiq from time [\d.]+ on", text(browser, "answer")))
     wait(browser, lambda: text(browser, "subtitle").startswith("random: jiq, "))
     wait(browser, lambda: counted("idle reports") > 100)
     choose("power-of-d")
-    wait(browser, lambda: "✔ load 0.5, policy power-of-d from" in text(browser, "said"))
+    wait(browser, lambda: "✔ load 0.5, policy power-of-d from" in text(browser, "answer"))
     wait(browser, lambda: counted("probes") > 300)
     choose("late-binding")
-    wait(browser, lambda: text(browser, "said").startswith("✘ ") and "reservations" in text(browser, "said"))
+    wait(browser, lambda: text(browser, "answer").startswith("✘ ") and "reservations" in text(browser, "answer"))
     browser.refresh()
     wait(browser, lambda: text(browser, "subtitle").startswith("random: power-of-d, "))
     assert Select(browser.find_element("id", "policy")).first_selected_option.text == "power-of-d"
@@ -97,6 +116,8 @@ def test_the_policy_is_changed_on_the_page_and_no_job_is_lost(browser: Any, plac
         snapshot = client.status().snapshot
         assert snapshot is not None
         assert snapshot.policy == "power-of-d"
+        client.set({"workload.load": 0.6})
+        check_metrics_after_the_changes(place)
         client.down()
     wait(browser, lambda: text(browser, "state") == "■ Ended: the cluster small has ended")
     (folder,) = (path for path in place.runs.iterdir() if path.is_dir())
