@@ -7,7 +7,6 @@ totals. The observer keeps two series of totals: a short one over the last RECEN
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -66,13 +65,11 @@ class Observer:
         self._recent: deque[Totals] = deque()
         self._history: list[Totals] = []
         self._spacing = 0.0  # time units between two totals of the history
-        self._restart_at = math.inf  # model time of the next change of settings
+        self._next: tuple[float, Scenario, Theory | None] | None = None  # settings to come, and their model time
 
     def restart(self, scenario: Scenario, theory: Theory | None, at: float) -> None:
         """Start response times and rates anew at model time ``at``, when the cluster gets other settings."""
-        self.scenario = scenario
-        self.theory = theory
-        self._restart_at = at
+        self._next = at, scenario, theory
 
     def snapshot(self, members: Sequence[Member], incidents: Sequence[str] = ()) -> Snapshot:
         """Return the present state of the cluster, by the latest report of each process."""
@@ -145,11 +142,12 @@ class Observer:
         if self._warm and totals.time >= self._warm:
             history.clear()
             self._warm = 0.0
-        if totals.time >= self._restart_at:
+        if self._next is not None and totals.time >= self._next[0]:
+            _, self.scenario, self.theory = self._next
+            self._next = None
             history.clear()
             recent.clear()
             self._spacing = 0.0
-            self._restart_at = math.inf
         if not history:
             history.append(start if self._fresh else totals)
             self._fresh = False

@@ -23,16 +23,17 @@ from testbed.theory.predict import predict
 UNIT = 0.05  # seconds
 
 
+BASE: dict[str, Any] = {
+    "name": "observed",
+    "run": {"time_unit": "50ms", "warmup": 20, "duration": 80},
+    "cluster": {"pools": [{"servers": 4}]},
+    "workload": {"load": 0.5},
+    "dispatch": {"policy": "random"},
+}
+
+
 def scenario(**run: Any) -> Scenario:
-    return decode(
-        {
-            "name": "observed",
-            "run": {"time_unit": "50ms", "warmup": 20, "duration": 80, **run},
-            "cluster": {"pools": [{"servers": 4}]},
-            "workload": {"load": 0.5},
-            "dispatch": {"policy": "random"},
-        }
-    )
+    return decode({**BASE, "run": {**BASE["run"], **run}})
 
 
 class Cluster:
@@ -160,15 +161,18 @@ def test_recent_response_times_are_those_of_the_last_seconds(cluster: Cluster) -
     assert found.responses.count == 2000
 
 
-def test_after_a_restart_only_later_response_times_count(cluster: Cluster) -> None:
+def test_after_a_change_of_settings_only_later_response_times_count(cluster: Cluster) -> None:
     observer = Observer(scenario(), "random", 0)
     cluster.goes_on(50.0, [100.0])
     observer.snapshot(cluster.members)
-    observer.restart(scenario(duration=70), None, 55.0)
+    changed = decode({**BASE, "workload": {"load": 0.9}})
+    observer.restart(changed, None, 55.0)
     cluster.goes_on(54.0, [50.0])
-    assert observer.snapshot(cluster.members).since == 0.0
+    before = observer.snapshot(cluster.members)
+    assert (before.since, before.load) == (0.0, 0.5)
     cluster.goes_on(55.0, [50.0], counters={"probes": 100, "messages": 0})
-    observer.snapshot(cluster.members)
+    after = observer.snapshot(cluster.members)
+    assert (after.since, after.load) == (55.0, 0.9)
     cluster.goes_on(60.0, [1.0, 2.0], counters={"probes": 104, "messages": 0})
     found = observer.snapshot(cluster.members)
     assert (found.responses.mean, found.since, found.arrived) == (pytest.approx(1.5), 55.0, 8)

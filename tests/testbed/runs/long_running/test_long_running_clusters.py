@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -65,12 +66,14 @@ def test_a_cluster_is_started_watched_changed_and_shut_down(place: Any) -> None:
         assert text in shown
     assert "supervisor" not in command("logs", "--process", "node-0")
 
-    assert "load 0.9, policy random" in command("set", "first", "workload.load=0.9")
-    changed_at = 0.0
+    answer = command("set", "first", "workload.load=0.9")
+    match = re.fullmatch(r"first: load 0\.9, policy random from time (.*) on\n", answer)
+    assert match, answer
+    changed_at = float(match[1])
     with connect("first") as client:
         for snapshot in client.snapshots():
-            changed_at = snapshot.since
-            if snapshot.time > changed_at + 150 and snapshot.load == 0.9:
+            assert snapshot.load == (0.9 if snapshot.since >= changed_at - 0.1 else 0.5)
+            if snapshot.time > changed_at + 150:
                 break
     assert "run folder:" in command("down", "first")
     assert clusters() == []
@@ -85,7 +88,7 @@ def test_a_cluster_is_started_watched_changed_and_shut_down(place: Any) -> None:
     assert jobs["job"][order][:both].tolist() == list(range(both))
     assert np.all(np.diff(jobs["arrival"][order]) >= 0)
     start, stop = found["window"]
-    assert start > changed_at
+    assert start > changed_at + 9  # and the warm-up is over
     rate = np.count_nonzero((jobs["arrival"] >= start) & (jobs["arrival"] < stop)) / (stop - start)
     # Poisson: of 300 jobs and more a quarter more or less has a probability below 1e-4.
     assert rate * (stop - start) > 300
