@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 120
 NOT_PROCESSES := not cluster and not package
 CHECKED := tests/dispatchers tests/servers tests/testbed/core tests/testbed/scenario tests/testbed/runtime
 
-.PHONY: demo test check test-long fuzz lint package docs benchmarks clean
+.PHONY: demo test check test-long fuzz lint package docs site benchmarks clean
 
 demo: $(VENV)/ready
 	$(BIN)/testbed run quickstart --twin
@@ -47,6 +47,11 @@ lint: $(VENV)/ready-dev
 # Every command of the README and of the guides.
 docs: $(VENV)/ready-dev
 	$(BIN)/python tests/run_documented_commands.py
+
+# The guides as a documentation site with search, in build/site: open build/site/index.html.
+site: $(VENV)/ready-dev
+	$(PIP_INSTALL) -e '.[site]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file deploy/site/mkdocs.yml
 
 benchmarks: $(VENV)/ready-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt -e '.[benchmarks]'
