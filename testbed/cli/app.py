@@ -83,11 +83,11 @@ def study_progress(quiet: bool = False) -> Progress:
 
 def finish(result: Result) -> None:
     """Show the results, and exit with the status that fits them."""
-    from testbed.runs.tables import print_line, remarks, results_table
+    from testbed.runs.tables import print_line, print_table, remarks, results_table, standard_output
 
-    console = Console()
+    console = standard_output()
     if result.runs:
-        console.print(results_table(result))
+        print_table(console, results_table(result))
         for remark in remarks(result):
             print_line(console, remark)
     if result.folder is not None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from testbed.cli.app import INTERRUPTED, ScenarioArgument, app, fail, read, study_progress
 from testbed.scenario import Scenario, ScenarioError, variants
@@ -17,7 +16,7 @@ from testbed.scenario import Scenario, ScenarioError, variants
 @app.command()
 def theory(scenario: ScenarioArgument) -> None:
     """Show the theory's prediction for each variant of a scenario, or why there is none."""
-    from testbed.runs.tables import new_table, number, print_line
+    from testbed.runs.tables import new_table, number, print_line, print_table, standard_output
     from testbed.theory.predict import Prediction, pool_notes, predict, stability_bound
 
     settings = read(scenario)
@@ -44,8 +43,8 @@ def theory(scenario: ScenarioArgument) -> None:
             notes.append(f"    {what}: {stability.reason.removeprefix('at most: ')}")
         notes += [f"    {note}" for note in pool_notes(variant)]
         table.add_row(*cells)
-    console = Console()
-    console.print(table)
+    console = standard_output()
+    print_table(console, table)
     for note in notes:
         print_line(console, note)
 
@@ -91,13 +90,15 @@ def reproduce(
     """
     from testbed.cluster.processes import ClusterError
     from testbed.runs.run_folder import OutputError
+    from testbed.runs.tables import print_table, standard_output
     from testbed.studies.reproduce import UnknownStudyError, study
     from testbed.studies.reproduce import reproduce as compute
     from testbed.studies.reproduce.study_table import print_study, studies_tables
     from testbed.studies.workers import TwinError
 
     if listed or name is None:
-        Console().print(*studies_tables())
+        for table in studies_tables():
+            print_table(standard_output(), table)
         if not listed:
             fail("give the NAME of a study")
         return
@@ -109,7 +110,7 @@ def reproduce(
         fail(error)
     except (TwinError, ClusterError) as error:
         fail(error, 1)
-    print_study(result, Console())
+    print_study(result, standard_output())
     if result.interrupted:
         print(f"interrupted: {len(result.missing)} points are not complete; see about.md", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import msgspec
-from rich.console import Console
 
 from testbed.cli.app import app
 from testbed.scenario import json_schema
@@ -20,16 +19,16 @@ def schema() -> None:
 @app.command()
 def policies() -> None:
     """List the dispatching policies with their parameters."""
-    from testbed.runs.tables import new_table
+    from testbed.runs.tables import new_table, print_table, standard_output
     from testbed.scenario.policies import policies as registered
 
     table = new_table("dispatching policies; defaults of parameters in brackets")
     for heading in ("policy", "description", "parameters", "source"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading in ("policy", "parameters"))
     for name, policy in sorted(registered().items()):
         parameters = "\n".join(_parameter(field) for field in msgspec.structs.fields(policy.Parameters))
         table.add_row(name, (policy.__doc__ or "").strip().splitlines()[0], parameters or "-", policy.source)
-    Console().print(table)
+    print_table(standard_output(), table)
 
 
 def _parameter(field: msgspec.structs.FieldInfo) -> str:

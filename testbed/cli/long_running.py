@@ -128,7 +128,7 @@ def ps() -> None:
     """List the long-running clusters: age, load, job rate, response time, processes and their metrics addresses."""
     from testbed.runs.long_running import LongRunningError, clusters, connect
     from testbed.runs.long_running.register import clean
-    from testbed.runs.tables import new_table, print_line
+    from testbed.runs.tables import new_table, print_line, print_table, standard_output
 
     table = new_table("long-running clusters; recent mean response times, in time units")
     for heading in ("cluster", "scenario", "policy", "age", "load", "jobs/s", "mean", "theory", "in system"):
@@ -155,10 +155,10 @@ def ps() -> None:
                 processes.add_row(state.name, process.name, alive, str(process.restarts), cpu, process.metrics or "-")
     except LongRunningError as error:
         fail(error)
-    console = Console()
+    console = standard_output()
     if table.row_count:
-        console.print(table)
-        console.print(processes)
+        print_table(console, table)
+        print_table(console, processes)
         for page in pages:
             print_line(console, page)
     else:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from testbed.cli.app import app, fail
 
@@ -77,9 +76,10 @@ def compare(
     """
     from testbed.present.reports.comparison import compare_runs, comparison_table, contenders
     from testbed.runs.run_folder import OutputError
+    from testbed.runs.tables import print_table, standard_output
 
     try:
         comparisons = compare_runs(contenders(runs))
     except OutputError as error:
         fail(error)
-    Console().print(comparison_table(comparisons))
+    print_table(standard_output(), comparison_table(comparisons))

@@ -164,7 +164,7 @@ def sweep(
 
 def show_sweep(result: SweepResult) -> None:
     """Show the results of a sweep, and exit with status 130 if it was interrupted."""
-    from testbed.runs.tables import print_line
+    from testbed.runs.tables import print_line, print_table, standard_output
     from testbed.studies.sweep.sweep_table import sweep_remarks, sweep_table
 
     if result.interrupted and not result.runs:
@@ -173,8 +173,8 @@ def show_sweep(result: SweepResult) -> None:
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED)
-    console = Console()
-    console.print(sweep_table(result))
+    console = standard_output()
+    print_table(console, sweep_table(result))
     for remark in sweep_remarks(result):
         print_line(console, remark)
     print_line(console, f"\nsweep folder: {result.folder}")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from testbed.cli.app import app, fail
 
@@ -38,19 +37,19 @@ def trace(
     """
     from testbed.present.sequence_diagram import draw
     from testbed.runs.run_folder import OutputError, replace_file
-    from testbed.runs.tables import print_line
+    from testbed.runs.tables import print_line, print_table, standard_output
     from testbed.runs.traced_jobs import traced_run
 
-    console = Console()
+    console = standard_output()
     try:
         traced = traced_run(run_folder, variant, replication, twin)
         if job is None:
-            console.print(_jobs_table(traced))
+            print_table(console, _jobs_table(traced))
             return
         steps = traced.history(job)
     except OutputError as error:
         fail(error)
-    console.print(_steps_table(traced, job))
+    print_table(console, _steps_table(traced, job))
     path = svg or run_folder / f"trace-{job}.svg"
     try:
         replace_file(path, draw(steps, f"Job {job}, {traced.variant}").encode())

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from testbed.cli.app import INTERRUPTED, app, fail, study_progress
 from testbed.cli.reporting import write_report
@@ -33,19 +32,19 @@ def validate(
     """
     from testbed.cluster.processes import ClusterError
     from testbed.runs.run_folder import OutputError
-    from testbed.runs.tables import print_line
+    from testbed.runs.tables import print_line, print_table, standard_output
     from testbed.studies.validate import chosen
     from testbed.studies.validate import validate as run_cases
     from testbed.studies.validate.case import places
     from testbed.studies.validate.validation_table import cases_table, validation_remarks, validation_table
     from testbed.studies.workers import TwinError
 
-    console = Console()
+    console = standard_output()
     try:
         cases = chosen(case or [], quick)  # names are checked before a bar is shown
         where = places(on)
         if listed:
-            console.print(cases_table(cases))
+            print_table(console, cases_table(cases))
             return
         with study_progress() as progress:
             result = run_cases(case or [], quick=quick, on=where, output=output, processes=processes, progress=progress)
@@ -55,7 +54,7 @@ def validate(
         fail(error)
     except (ClusterError, TwinError) as error:
         fail(error, 1)
-    console.print(validation_table(result))
+    print_table(console, validation_table(result))
     for remark in validation_remarks(result):
         print_line(console, remark)
     print_line(console, f"\nvalidation folder: {result.folder}\nreport: {path}")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import math
+import os
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 
 from testbed.measure.statistics import Interval, replication_interval
@@ -37,6 +40,25 @@ def html(renderable: RenderableType, width: int = WIDTH) -> str:
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
+def standard_output() -> Console:
+    """Return the console of standard output. In a pipe or a file, lines are as long as those of a notebook."""
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDTH
+    return console
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table. In a terminal that is too narrow its lines are wrapped: no cell is cut."""
+    unlimited = console.options.update(max_width=sys.maxsize)
+    for column in table.columns:
+        if column.no_wrap:
+            cells = (column.header, *column.cells)
+            column.min_width = max(Measurement.get(console, unlimited, cell).maximum for cell in cells)
+    console.width = max(console.width, Measurement.get(console, unlimited, table).minimum)
+    console.print(table)
+
+
 def print_line(console: Console, text: str) -> None:
     """Print a text verbatim: without markup, highlighting or line breaks."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -57,19 +79,25 @@ def new_table(title: str, caption: str | None = None) -> Table:
 
 def number(value: float | None, digits: int = 3) -> str:
     """Write a number, or a dash for none."""
-    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+    return "-" if value is None or math.isnan(value) else f"{value:z.{digits}f}"
 
 
-def with_interval(interval: Interval) -> str:
-    """Write a mean and the half-width of its interval; ~ marks an interval from too few data."""
-    if interval.half_width is None:
-        return number(interval.mean)
-    return f"{number(interval.mean)} {'±' if interval.reliable else '~±'} {number(interval.half_width, 2)}"
+def with_interval(interval: Interval, *, sign: str = "") -> str:
+    """Write a mean and the half-width of its interval; ~ marks an interval from too few data.
+
+    A half-width below 0.01 gets as many digits as it takes to see it. ``sign`` is "+" for differences.
+    """
+    if interval.mean is None or interval.half_width is None:
+        return "-" if interval.mean is None else f"{interval.mean:{sign}z.3f}"
+    half_width = interval.half_width
+    digits = 2 if half_width >= 0.01 or half_width == 0 else min(-math.floor(math.log10(half_width)), 9)
+    mean = f"{interval.mean:{sign}z.{max(3, digits)}f}"
+    return f"{mean} {'±' if interval.reliable else '~±'} {half_width:.{digits}f}"
 
 
 def signed_percent(fraction: float | None) -> str:
     """Write a fraction with its sign, in percent."""
-    return "-" if fraction is None else f"{fraction:+.1%}"
+    return "-" if fraction is None else f"{fraction:+z.1%}"
 
 
 def against(mean: Interval, theory: float) -> str:

@@ -180,7 +180,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
             one.label,
             one.run.source,
             with_interval(mean_response(one.run.own)),
-            "-" if difference is None else f"{with_interval(difference)}\n{signed_percent(one.relative)}",
+            "-" if difference is None else f"{with_interval(difference, sign='+')}\n{signed_percent(one.relative)}",
             one.pairs,
             "[green]valid[/]" if one.run.valid else "[bold yellow]suspect[/]",
         )

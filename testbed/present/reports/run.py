@@ -177,10 +177,10 @@ def budget_table(name: str, budgets: dict[str, ErrorBudget | None]) -> Table | N
 
 
 def _budget_row(name: str, values: Sequence[float], total: float) -> list[str]:
-    cells = [name, *(f"{value + 0.0:.4f}".replace("-0.0000", "0.0000") for value in values)]
+    cells = [name, *(f"{value:z.4f}" for value in values)]
     if len(values) == 2:
-        cells.append(f"{values[0] - values[1]:+.4f}".replace("-0.0000", "+0.0000"))
-    return [*cells, f"{values[0] / total:.1%}".replace("-0.0%", "0.0%")]
+        cells.append(f"{values[0] - values[1]:+z.4f}")
+    return [*cells, f"{values[0] / total:z.1%}"]
 
 
 def _plots(scenario: Scenario, measured: Sequence[Measured]) -> list[Block]:

@@ -177,7 +177,7 @@ def _differences(result: SweepResult, keys: Sequence[str]) -> list[Block]:
         for variant in others:
             found = result.difference(index, variant, first, place=place)
             at = [_shown(plan.points[index].settings, key) for key in keys]
-            rows.append([*at, f"{variant} minus {first}", place, with_interval(found)])
+            rows.append([*at, f"{variant} minus {first}", place, with_interval(found, sign="+")])
     if not rows:
         return []
     caption = "Differences between mean response times, by replication, on the same arrivals and sizes"

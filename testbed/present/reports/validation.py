@@ -130,7 +130,7 @@ def _known_error(case: CaseResult) -> str:
 def _range(allowed: tuple[float, float] | None) -> str:
     """Return the range of true differences that is allowed; nothing if only a negligible difference is."""
     low, high = allowed or (0.0, 0.0)
-    return f"{low:+.1%} to {high:+.1%}" if high - low > 1e-3 else ""
+    return f"{low:+z.1%} to {high:+z.1%}" if high - low > 1e-3 else ""
 
 
 def _with_tolerance(found: Finding | None) -> str:
@@ -144,7 +144,7 @@ def _estimate(estimate: Estimate) -> str:
 
 
 def _error(estimate: Estimate) -> str:
-    return f"{estimate.value:+.2%} ± {estimate.half_width(1 - CONFIDENCE):.2%}"
+    return f"{estimate.value:+z.2%} ± {estimate.half_width(1 - CONFIDENCE):.2%}"
 
 
 def _on_cluster(case: CaseResult) -> list[str]:
@@ -234,8 +234,8 @@ def _tests(case: CaseResult) -> Table:
         [
             found.check,
             _with_tolerance(found),
-            "-" if found.low is None or found.high is None else f"{found.low:+.2%} to {found.high:+.2%}",
-            "-" if found.allowed is None else f"{found.allowed[0]:+.2%} to {found.allowed[1]:+.2%}",
+            "-" if found.low is None or found.high is None else f"{found.low:+z.2%} to {found.high:+z.2%}",
+            "-" if found.allowed is None else f"{found.allowed[0]:+z.2%} to {found.allowed[1]:+z.2%}",
             _outcome(found.passed),
             found.reason,
         ]
@@ -252,7 +252,7 @@ def _sizes(case: CaseResult) -> Table:
     for size in case.sizes:
         cells = [str(size.servers), str(size.replications), number(size.theory), _estimate(size.twin)]
         cells.append(_error(size.error))
-        rows.append([*cells, *([f"{case.fit.error(size.servers):+.2%}"] if case.fit is not None else [])])
+        rows.append([*cells, *([f"{case.fit.error(size.servers):+z.2%}"] if case.fit is not None else [])])
     return Table(f"Mean response times of {case.name} on the twin, ± 95 %", headings, rows)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from testbed.runs.tables import new_table, number, print_line
+from testbed.runs.tables import new_table, number, print_line, print_table
 from testbed.studies.reproduce.registry import studies
 from testbed.studies.reproduce.study import SOURCES, Row, shown
 
@@ -32,7 +32,7 @@ def studies_tables() -> list[Table]:
 
 def print_study(result: Reproduction, console: Console) -> None:
     """Print a study's table, remarks on it, what is missing, and the folder."""
-    console.print(study_table(result))
+    print_table(console, study_table(result))
     lines = [*result.study.remarks(result.rows), *(f"missing: {missing}" for missing in result.missing)]
     if result.folder is not None:
         lines.append(f"numbers and plots: {result.folder}")

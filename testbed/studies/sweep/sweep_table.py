@@ -75,20 +75,13 @@ def _measured(result: SweepResult, point: int, variant: str) -> list[str]:
         cells.append(signed_percent(sum(known) / len(known) if known else None))
     first = next(iter(plan.variants[point]))
     if places and any(len(scenarios) > 1 for scenarios in plan.variants):
-        cells.append("" if variant == first else _difference(result.difference(point, variant, first)))
+        cells.append("" if variant == first else with_interval(result.difference(point, variant, first), sign="+"))
     if "theory" in plan.goal.on:
         cells.append(_theory(result, point, variant, means[places[0]] if places else None))
     if places:
         valid = all(summary.verdict.valid for summary in summaries)
         cells.append("-" if not summaries else "[green]valid[/]" if valid else "[bold yellow]suspect[/]")
     return cells
-
-
-def _difference(interval: Interval) -> str:
-    if interval.mean is None:
-        return "-"
-    half_width = "" if interval.half_width is None else f" ± {interval.half_width:.2f}"
-    return f"{interval.mean:+.3f}{half_width}"
 
 
 def _theory(result: SweepResult, point: int, variant: str, mean: Interval | None) -> str:
@@ -107,7 +100,9 @@ def sweep_remarks(result: SweepResult) -> Iterable[str]:
     target = f"target of ±{100 * (goal.target or 0):g}%"
     for at in result.precisions:
         width = "no interval" if at.relative_half_width is None else f"±{at.relative_half_width:.2%}"
-        made = f"{plan.points[at.point]}: {at.variant} ({at.place}): {width} after {at.replications} replications"
+        every = len(result.summaries(at.point, at.variant, at.place))
+        of = f" of the {every} in the table" if every > at.replications else ""
+        made = f"{plan.points[at.point]}: {at.variant} ({at.place}): {width} after {at.replications}{of} replications"
         if at.reached:
             yield f"{made}: {target} reached"
         elif at.replications >= goal.budget:

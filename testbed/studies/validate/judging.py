@@ -96,7 +96,7 @@ def _difference(
     passed = low <= allowed[1] and high >= allowed[0]
     chance = "chance explains" if passed else "chance explains only"
     # A fraction of the expected value; its sign matters.
-    reason = f"{what} by {difference.value:+.2%}; {chance} {half_width:.2%}{_besides(allowed)}"
+    reason = f"{what} by {difference.value:+z.2%}; {chance} {half_width:.2%}{_besides(allowed)}"
     return Finding(
         check=check,
         passed=passed,
@@ -112,7 +112,7 @@ def _besides(allowed: tuple[float, float]) -> str:
     low, high = allowed
     if max(-low, high) < 1e-6:
         return ""
-    return f", and {low:+.2%} to {high:+.2%} is allowed"
+    return f", and {low:+z.2%} to {high:+z.2%} is allowed"
 
 
 def _against_theory(case: Case, size: AtSize) -> str:
@@ -153,7 +153,7 @@ def _fitted(case: Case, found: FiniteSizeFit, sizes: Sequence[AtSize]) -> list[F
     known = f" ({case.known_error})" if case.known_error else ""
     largest = sizes[-1]
     what = (
-        f"the twin's error is {b.value:+.2g}/N in first order, {found.error(largest.servers):+.2%} with "
+        f"the twin's error is {b.value:+.2g}/N in first order, {found.error(largest.servers):+z.2%} with "
         f"{largest.servers} servers; in the limit it is off the theory's {largest.theory:.4g}{known}"
     )
     findings = [_difference(LIMIT, found.extrapolation, case.expect.allowance, what)]

@@ -53,8 +53,8 @@ def _with_tolerance(finding: Finding) -> str:
     if finding.difference is None or finding.high is None or finding.allowed is None:
         return "-"
     low, high = finding.allowed
-    range_allowed = f"\n{low:+.1%} to {high:+.1%}" if high - low > 1e-3 and finding.check != EMULATION else ""
-    return f"{finding.difference:+.1%} ± {finding.high - finding.difference:.1%}{range_allowed}"
+    range_allowed = f"\n{low:+z.1%} to {high:+z.1%}" if high - low > 1e-3 and finding.check != EMULATION else ""
+    return f"{finding.difference:+z.1%} ± {finding.high - finding.difference:.1%}{range_allowed}"
 
 
 def validation_remarks(result: Validation) -> Iterator[str]:
