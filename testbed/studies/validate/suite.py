@@ -57,12 +57,21 @@ def _pools(a: int, b: int, queue: str = "central") -> Settings:
     return {"cluster.pools": [{"name": "a", "servers": a, "queue": queue}, {"name": "b", "servers": b, "queue": queue}]}
 
 
-def _two_types(slow: float) -> Settings:
+def _threshold(action: str, tau: float, *, slow: float, load: float) -> Settings:
+    """Return two single servers and two types of jobs, each ``slow`` on one, with a threshold."""
     types = [
         {"name": "one", "probability": 0.5, "speed": {"a": 1.0, "b": slow}},
         {"name": "two", "probability": 0.5, "speed": {"a": slow, "b": 1.0}},
     ]
-    return {**_policy("static"), "workload.types": types}
+    return {
+        **_pools(1, 1),
+        **_policy("static"),
+        "workload.types": types,
+        "workload.load": load,
+        "threshold": {"action": action, "tau": tau},
+        "run.duration": 12000,
+        "run.warmup": 200,
+    }
 
 
 _MOVING: Final[Settings] = {
@@ -71,7 +80,7 @@ _MOVING: Final[Settings] = {
     "run.warmup": 120,
 }
 _COPIES: Final[Settings] = {"run.warmup": 30, "run.duration": 100}  # they take three times as long
-_SMALL: Final[Settings] = {"run.duration": 12000, "run.warmup": 200}  # two servers
+_INDEPENDENT: Final[Settings] = {"workload.dependence": "independent", "run.duration": 1000}
 _TASKS: Final[Settings] = {"workload.tasks": 4, "workload.load": 0.6}
 
 ENTRIES: Final[Mapping[str, _Entry]] = {
@@ -129,11 +138,7 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
         limit=True,
         cluster_when_quick=True,
     ),
-    "sharing": _Entry(
-        "servers with waiting tasks probe at rate 5",
-        _balance("sharing", probe_rate=5.0),
-        limit=True,
-    ),
+    "sharing": _Entry("servers with waiting tasks probe at rate 5", _balance("sharing", probe_rate=5.0), limit=True),
     "stealing-traditional": _Entry(
         "2 probes when a server becomes idle", _balance("stealing", max_probes=2), limit=True
     ),
@@ -143,29 +148,20 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
     # Copies on several servers, of which the first cancels the others.
     "redundancy-completion": _Entry(
         "independent copies, exponential sizes",
-        {
-            **_policy("redundancy-d", d=2, cancel="on-completion"),
-            "workload.dependence": "independent",
-            "run.duration": 1000,
-        },
+        {**_policy("redundancy-d", d=2, cancel="on-completion"), **_INDEPENDENT},
         cluster_when_quick=True,
     ),
     "redundancy-start": _Entry(
-        "the least work of two servers",
-        {**_policy("redundancy-d", d=2, cancel="on-start"), **_COPIES},
-        limit=True,
+        "the least work of two servers", {**_policy("redundancy-d", d=2, cancel="on-start"), **_COPIES}, limit=True
     ),
     "tied": _Entry("redundancy-2 with cancel on start", {**_policy("tied"), **_COPIES}, limit=True),
     "hedge-at-once": _Entry(
         "redundancy-2 on completion",
-        {**_policy("hedge", delay=0.0), "workload.dependence": "independent", "run.duration": 1000},
+        {**_policy("hedge", delay=0.0), **_INDEPENDENT},
     ),
     # Static assignment, central queues, thresholds.
     "static": _Entry("M/M/1 at each server, two pools", {**_pools(4, 6, "per-server"), **_policy("static")}),
-    "central-queue": _Entry(
-        "M/M/n, two pools",
-        {**_pools(5, 10), **_policy("static")},
-    ),
+    "central-queue": _Entry("M/M/n, two pools", {**_pools(5, 10), **_policy("static")}),
     "central-queue-erlang": _Entry(
         "M/G/n by two moments",
         {**_pools(5, 10), **_policy("static"), "workload.size": _ERLANG, "workload.load": 0.8},
@@ -174,38 +170,19 @@ ENTRIES: Final[Mapping[str, _Entry]] = {
     ),
     "rerouting": _Entry(
         "at twice the mean size",
-        {
-            **_pools(1, 1),
-            **_two_types(0.2),
-            "threshold": {"action": "reroute", "tau": 2.0},
-            **_SMALL,
-            "workload.load": 0.25,
-        },
+        _threshold("reroute", 2.0, slow=0.2, load=0.25),
         within=0.05,
         known_error="of the prediction: within 5 % for thresholds of at least twice the mean size",
     ),
     "replication": _Entry(
         "at twice the mean size",
-        {
-            **_pools(1, 1),
-            **_two_types(0.2),
-            "threshold": {"action": "replicate", "tau": 2.0},
-            **_SMALL,
-            "workload.load": 0.3,
-        },
+        _threshold("replicate", 2.0, slow=0.2, load=0.3),
         within=(0.0, 0.12),
         known_error="of the prediction: up to 12 % too low",
     ),
     "full-redundancy": _Entry(
         "replicas from the start: one queue",
-        {
-            **_pools(1, 1),
-            **_two_types(0.5),
-            "threshold": {"action": "replicate", "tau": 0.0},
-            "workload.dependence": "independent",
-            "workload.load": 0.3,
-            **_SMALL,
-        },
+        {**_threshold("replicate", 0.0, slow=0.5, load=0.3), "workload.dependence": "independent"},
     ),
 }
 
