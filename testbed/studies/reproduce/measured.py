@@ -15,6 +15,8 @@ from testbed.measure.summary import measured_window
 from testbed.scenario import Scenario
 
 Column = npt.NDArray[np.float64]
+#: The meaning of what ``utilised`` returns, for the quantities of a study.
+UTILISATION = {"utilisation": "fraction of the servers' time in which they were busy; its mean is the load"}
 
 
 def completed_jobs(scenario: Scenario, measurements: Measurements, *names: str) -> tuple[Column, ...]:
@@ -45,9 +47,9 @@ def queue_length_tail(scenario: Scenario, measurements: Measurements, length: in
     return float(sum(fractions[length:]))
 
 
-def utilisation(scenario: Scenario, measurements: Measurements) -> float:
-    """Return the fraction of the window in which servers were busy."""
-    return queue_length_tail(scenario, measurements, 1)
+def utilised(scenario: Scenario, measurements: Measurements) -> dict[str, float]:
+    """Return the fraction of the window in which servers were busy, by its name in UTILISATION."""
+    return {"utilisation": queue_length_tail(scenario, measurements, 1)}
 
 
 def probes_per_task(scenario: Scenario, measurements: Measurements) -> float:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from testbed.core.records import Measurements
 from testbed.scenario import Scenario
 from testbed.studies.reproduce.curves import curves
-from testbed.studies.reproduce.measured import relative_queueing_delay, utilisation
+from testbed.studies.reproduce.measured import UTILISATION, relative_queueing_delay, utilised
 from testbed.studies.reproduce.scenarios import parallel_jobs
 from testbed.studies.reproduce.study import PARALLEL_JOBS, Point, Row, Settings, Study
 from testbed.theory.parallel_jobs import mean_field, probe_overhead_needed
@@ -43,7 +43,7 @@ class ProbeOverheadNeeded(Study):
     quantities: ClassVar = {
         NEEDED: "the least d, a multiple of 1/k, that reaches the target in the limit of many servers",
         DELAY: "E[T - T*]/E[T*] with that d; theory: the limit of many servers, twin: 1000 servers (quick: 200)",
-        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
+        **UTILISATION,
     }
     tabulated = (NEEDED, DELAY)
     controls: ClassVar = {DELAY: ("utilisation", "load")}
@@ -69,10 +69,7 @@ class ProbeOverheadNeeded(Study):
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
         """Return the relative queueing delay and the utilisation."""
-        return {
-            DELAY: relative_queueing_delay(scenario, measurements),
-            "utilisation": utilisation(scenario, measurements),
-        }
+        return {DELAY: relative_queueing_delay(scenario, measurements), **utilised(scenario, measurements)}
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
         """Return the overhead needed against the load, and the delay that the twin has with it."""

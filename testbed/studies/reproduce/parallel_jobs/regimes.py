@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from testbed.core.records import Measurements
 from testbed.scenario import Scenario
 from testbed.studies.reproduce.curves import curves
-from testbed.studies.reproduce.measured import relative_queueing_delay, utilisation
+from testbed.studies.reproduce.measured import UTILISATION, relative_queueing_delay, utilised
 from testbed.studies.reproduce.scenarios import parallel_jobs
 from testbed.studies.reproduce.study import PARALLEL_JOBS, Point, Row, Settings, Study
 from testbed.theory.parallel_jobs import mean_field, number_of_probes, regime
@@ -51,7 +51,7 @@ class Regimes(Study):
     quantities: ClassVar = {
         RATIO: "E[T]/E[T*], the mean response time over the mean inherent delay; theory: the limit of many servers at "
         "this load, k and d",
-        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
+        **UTILISATION,
         "d ε ln k": "theorem 3.2 wants it to grow without bound; only for batch-filling",
         "ln d ln k / ln N": "theorem 3.3 wants it to vanish; only for batch-filling",
     }
@@ -82,10 +82,7 @@ class Regimes(Study):
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
         """Return the ratio of mean response time and inherent delay, and the utilisation."""
-        return {
-            RATIO: 1 + relative_queueing_delay(scenario, measurements),
-            "utilisation": utilisation(scenario, measurements),
-        }
+        return {RATIO: 1 + relative_queueing_delay(scenario, measurements), **utilised(scenario, measurements)}
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
         """Return one plot with a panel for each regime."""

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from testbed.core.records import Measurements
 from testbed.scenario import Scenario
 from testbed.studies.reproduce.curves import curves
-from testbed.studies.reproduce.measured import relative_queueing_delay, utilisation
+from testbed.studies.reproduce.measured import UTILISATION, relative_queueing_delay, utilised
 from testbed.studies.reproduce.scenarios import parallel_jobs
 from testbed.studies.reproduce.study import PARALLEL_JOBS, Point, Row, Settings, Study, value_of
 from testbed.theory.parallel_jobs import Regime, mean_field, regime
@@ -45,7 +45,7 @@ class ZeroQueueingDelay(Study):
     quantities: ClassVar = {
         DELAY: "E[T - T*]/E[T*], the mean queueing delay over the mean inherent delay; theory: the limit of many "
         "servers at this load, k and d",
-        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
+        **UTILISATION,
         "h / ln k": "should be much less than 1 for theorem 3.1",
         "k ln²N / (√N ε)": "should be much less than 1 for theorem 3.1; ε = 1 - load",
         "ln d ln k / ln N": "should be much less than 1 for theorem 3.3, which says that delay does not vanish",
@@ -74,10 +74,7 @@ class ZeroQueueingDelay(Study):
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
         """Return the relative queueing delay of the jobs, and the utilisation."""
-        return {
-            DELAY: relative_queueing_delay(scenario, measurements),
-            "utilisation": utilisation(scenario, measurements),
-        }
+        return {DELAY: relative_queueing_delay(scenario, measurements), **utilised(scenario, measurements)}
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
         """Return one plot with a panel for each c."""

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from testbed.core.records import Measurements
 from testbed.scenario import Scenario
 from testbed.studies.reproduce.curves import curves
-from testbed.studies.reproduce.measured import mean_response_time, utilisation
+from testbed.studies.reproduce.measured import UTILISATION, mean_response_time, utilised
 from testbed.studies.reproduce.rerouting_replication.case import (
-    POLICY_MEANING,
+    COLUMNS,
+    LOAD_MEANING,
     R_SLOW,
-    REPLICAS_MEANING,
     SIZES_OF,
     TAU_MEANING,
     Case,
@@ -41,17 +41,14 @@ class ApproximationError(Study):
     )
     takes = "7 minutes"
     columns: ClassVar = {
-        "servers": "servers of each of the two pools",
-        "replicas": REPLICAS_MEANING,
-        "policy": POLICY_MEANING,
-        "q": "probability that the dispatcher gets the right type, else the wrong one; 1/2: types are unknown",
-        "load": "effective load: the fraction of time in which servers are busy",
+        **COLUMNS,
+        "load": LOAD_MEANING,
         "tau": TAU_MEANING,
     }
     quantities: ClassVar = {
         ERROR: "the approximation over the measured mean latency, minus 1, in percent",
         STRETCHED_ERROR: "the same of the approximation with unreplicated service stretched by the copies that preempt",
-        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
+        **UTILISATION,
     }
     tabulated = (ERROR, STRETCHED_ERROR)
     hidden = ("servers",)
@@ -76,7 +73,7 @@ class ApproximationError(Study):
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
         """Return how far the approximations are from the mean latency, and the utilisation."""
         case, latency = _case(settings), mean_response_time(scenario, measurements)
-        found = {ERROR: 100 * (case.latency() / latency - 1), "utilisation": utilisation(scenario, measurements)}
+        found = {ERROR: 100 * (case.latency() / latency - 1), **utilised(scenario, measurements)}
         if case.can_be_stretched:
             found[STRETCHED_ERROR] = 100 * (case.latency(stretched=True) / latency - 1)
         return found

@@ -22,8 +22,14 @@ from testbed.theory.rerouting_replication import Approximation, mean_latency, se
 
 R_SLOW = 0.4
 SIZES_OF: Mapping[str, str] = {"identical": IDENTICAL, "i.i.d.": INDEPENDENT}
-REPLICAS_MEANING = "whether a job has one size (identical) or independent ones (i.i.d.) in the two pools; exponential"
-POLICY_MEANING = "Rer: rerouting, Rep: replication; with an infinite threshold no redundancy"
+#: The settings that the studies of latencies begin with.
+COLUMNS: Mapping[str, str] = {
+    "servers": "servers of each of the two pools",
+    "replicas": "whether a job has one size (identical) or independent ones (i.i.d.) in the two pools; exponential",
+    "policy": "Rer: rerouting, Rep: replication; with an infinite threshold no redundancy",
+    "q": "probability that the dispatcher gets the right type, else the wrong one; 1/2: types are unknown",
+}
+LOAD_MEANING = "effective load: the fraction of time in which servers are busy"
 TAU_MEANING = "threshold of both pools, in time units (the mean size) of received processing"
 
 

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from testbed.core.records import Measurements
 from testbed.scenario import Scenario
 from testbed.studies.reproduce.curves import curves
-from testbed.studies.reproduce.measured import mean_response_time, utilisation
+from testbed.studies.reproduce.measured import UTILISATION, mean_response_time, utilised
 from testbed.studies.reproduce.rerouting_replication.case import (
-    POLICY_MEANING,
+    COLUMNS,
+    LOAD_MEANING,
     R_SLOW,
-    REPLICAS_MEANING,
     SIZES_OF,
     TAU_MEANING,
     Case,
@@ -48,20 +48,17 @@ class Latency(Study):
     )
     takes = "8 minutes"
     columns: ClassVar = {
-        "servers": "servers of each of the two pools",
-        "replicas": REPLICAS_MEANING,
-        "policy": POLICY_MEANING,
-        "q": "probability that the dispatcher gets the right type, else the wrong one; 1/2: types are unknown",
+        **COLUMNS,
         "rate": "arrivals per server and time unit",
         "tau": TAU_MEANING,
-        "load": "effective load: the fraction of time in which servers are busy",
+        "load": LOAD_MEANING,
     }
     quantities: ClassVar = {
         LATENCY: "mean time from arrival to departure, in time units; theory: the Pollaczek-Khinchine approximation of "
         "the paper, for several servers a two-moment formula in its place",
         STRETCHED: "the same approximation with unreplicated service stretched by the copies that preempt it; for "
         "replication between single servers",
-        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
+        **UTILISATION,
     }
     tabulated = (LATENCY, STRETCHED)
     hidden = ("load",)
@@ -87,10 +84,7 @@ class Latency(Study):
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
         """Return the mean latency and the utilisation."""
-        return {
-            LATENCY: mean_response_time(scenario, measurements),
-            "utilisation": utilisation(scenario, measurements),
-        }
+        return {LATENCY: mean_response_time(scenario, measurements), **utilised(scenario, measurements)}
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
         """Return a plot for each number of servers and q, with a panel for each distribution of sizes."""

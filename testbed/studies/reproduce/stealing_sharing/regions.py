@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from testbed.core.records import Measurements
 from testbed.scenario import Scenario
 from testbed.studies.reproduce.curves import curves
-from testbed.studies.reproduce.measured import queue_length_tail, utilisation
+from testbed.studies.reproduce.measured import queue_length_tail
 from testbed.studies.reproduce.stealing_sharing.settings import SIZES, balanced
 from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Setting, Settings, Study, value_of
 from testbed.theory.stealing_sharing import load_boundary, unit_size_load_boundary
@@ -69,7 +69,7 @@ class Regions(Study):
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
         """Return by how much more servers have a waiting task than are idle, and the utilisation."""
-        idle = 1 - utilisation(scenario, measurements)
+        idle = 1 - queue_length_tail(scenario, measurements, 1)
         return {PENDING: queue_length_tail(scenario, measurements, 2) - idle, "utilisation": 1 - idle}
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:

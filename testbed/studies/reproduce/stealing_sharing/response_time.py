@@ -13,7 +13,7 @@ from testbed.measure.probes import overall_probe_rate
 from testbed.measure.summary import measured_window
 from testbed.scenario import Scenario
 from testbed.studies.reproduce.curves import curves
-from testbed.studies.reproduce.measured import completed_jobs, mean_response_time, utilisation
+from testbed.studies.reproduce.measured import UTILISATION, completed_jobs, mean_response_time, utilised
 from testbed.studies.reproduce.stealing_sharing.settings import SIZES, balanced
 from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Settings, Study
 from testbed.theory.stealing_sharing import Moved, Policy, mean_field, probe_rate_for
@@ -39,7 +39,7 @@ class ResponseTime(Study):
     quantities: ClassVar = {
         RESPONSE: "E[T] in mean sizes; theory: the mean field, twin: 1000 servers (quick: 200), cluster: 200",
         RATE: "probes per server and time unit, with the clocks' rate of the mean field",
-        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
+        **UTILISATION,
     }
     tabulated = (RESPONSE, RATE)
     controls: ClassVar = {RESPONSE: ("utilisation", "load")}
@@ -61,7 +61,7 @@ class ResponseTime(Study):
         return {
             RESPONSE: mean_response_time(scenario, measurements),
             RATE: overall_probe_rate(measurements, scenario.servers, window) or 0.0,
-            "utilisation": utilisation(scenario, measurements),
+            **utilised(scenario, measurements),
         }
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:

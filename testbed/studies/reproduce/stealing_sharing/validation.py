@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from testbed.core.records import Measurements
 from testbed.scenario import Scenario
 from testbed.studies.reproduce.curves import curves
-from testbed.studies.reproduce.measured import mean_response_time, utilisation
+from testbed.studies.reproduce.measured import UTILISATION, mean_response_time, utilised
 from testbed.studies.reproduce.stealing_sharing.settings import SIZES, balanced
 from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Settings, Study
-from testbed.theory.stealing_sharing import mean_field
+from testbed.theory.stealing_sharing import MeanField, mean_field
 
 SERVERS = 1000
 NAMES = {0.2: "Erlang-5", 5.0: "H2(5, 0.5)", 25.0: "H2(25, 0.5)"}
@@ -41,7 +41,7 @@ class Validation(Study):
     quantities: ClassVar = {
         RESPONSE: "E[T] in mean sizes; theory: the mean field",
         ERROR: "(E[T] of 1000 servers - mean field)/mean field in percent; theory: what the 1/N correction predicts",
-        "utilisation": "fraction of the servers' time in which they were busy; its mean is the load",
+        **UTILISATION,
     }
     tabulated = (RESPONSE, ERROR)
     controls: ClassVar = {RESPONSE: ("utilisation", "load"), ERROR: ("utilisation", "load")}
@@ -60,21 +60,18 @@ class Validation(Study):
 
     def theory(self, settings: Settings) -> dict[str, float]:
         """Return the mean field's mean response time, and the 1/N correction's error in percent."""
-        load, rate = float(settings["load"]), float(settings["probe_rate"])
-        found = mean_field(load, SIZES[NAMES[float(settings["scv"])]], rate)
+        found = _mean_field(settings)
         correction = found.finite_size_correction().mean_response_time / SERVERS
         return {RESPONSE: found.mean_response_time, ERROR: 100 * correction / found.mean_response_time}
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
         """Return the mean response time, by how much it exceeds the mean field's, and the utilisation."""
         response = mean_response_time(scenario, measurements)
-        limit = mean_field(
-            float(settings["load"]), SIZES[NAMES[float(settings["scv"])]], float(settings["probe_rate"])
-        ).mean_response_time
+        limit = _mean_field(settings).mean_response_time
         return {
             RESPONSE: response,
             ERROR: 100 * (response / limit - 1),
-            "utilisation": utilisation(scenario, measurements),
+            **utilised(scenario, measurements),
         }
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
@@ -93,6 +90,11 @@ class Validation(Study):
             "field.",
         )
         return {"excess": figure}
+
+
+def _mean_field(settings: Settings) -> MeanField:
+    load, scv, rate = (float(settings[name]) for name in ("load", "scv", "probe_rate"))
+    return mean_field(load, SIZES[NAMES[scv]], rate)
 
 
 def _scenario(load: float, scv: float, rate: float, quick: bool) -> Scenario:
