@@ -50,9 +50,3 @@ def queue_length_tail(scenario: Scenario, measurements: Measurements, length: in
 def utilised(scenario: Scenario, measurements: Measurements) -> dict[str, float]:
     """Return the fraction of the window in which servers were busy, by its name in UTILISATION."""
     return {"utilisation": queue_length_tail(scenario, measurements, 1)}
-
-
-def probes_per_task(scenario: Scenario, measurements: Measurements) -> float:
-    """Return the probes sent for the jobs of the window, divided by the number of their tasks."""
-    probes, tasks = completed_jobs(scenario, measurements, "probes", "tasks")
-    return float(probes.sum() / tasks.sum())

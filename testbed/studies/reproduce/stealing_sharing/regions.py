@@ -113,15 +113,7 @@ def _boundary(size: str, rate: float) -> float:
 
 def _scenario(size: str, rate: float, quick: bool) -> Scenario:
     load = _boundary(size, rate)
-    return balanced(
-        servers=200 if quick else 1000,
-        load=load,
-        size=SIZES[size],
-        policy="stealing",
-        probe_rate=rate / (1 - load),
-        shortest=60.0 if quick else 150.0,
-        replications=3 if quick else 5,
-    )
+    return balanced("stealing", load, SIZES[size], rate / (1 - load), quick)
 
 
 def _mark(axes: Axes, panel: Setting | None) -> None:

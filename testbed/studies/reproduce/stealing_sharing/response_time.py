@@ -16,7 +16,7 @@ from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import UTILISATION, completed_jobs, mean_response_time, utilised
 from testbed.studies.reproduce.stealing_sharing.settings import SIZES, balanced
 from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Settings, Study
-from testbed.theory.stealing_sharing import Moved, Policy, mean_field, probe_rate_for
+from testbed.theory.stealing_sharing import MeanField, Moved, Policy, mean_field, probe_rate_for
 
 OVERALL = 0.5
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93)
@@ -50,9 +50,8 @@ class ResponseTime(Study):
 
     def theory(self, settings: Settings) -> dict[str, float]:
         """Return the mean field's mean response time and overall probe rate."""
-        policy: Policy = "stealing" if settings["policy"] == "stealing" else "sharing"
-        load, size = float(settings["load"]), SIZES[str(settings["size"])]
-        found = mean_field(load, size, probe_rate_for(policy, load, size, OVERALL))
+        policy = _policy(settings)
+        found = _mean_field(policy, float(settings["load"]), str(settings["size"]))
         return {RESPONSE: found.mean_response_time, RATE: found.overall_probe_rate(policy)}
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
@@ -116,10 +115,8 @@ class ResponseTimeTail(Study):
 
     def theory(self, settings: Settings) -> dict[str, float]:
         """Return the mean field's tail."""
-        policy: Policy = "stealing" if settings["policy"] == "stealing" else "sharing"
         moves: Moved = "oldest" if settings["moves"] == "oldest" else "newest"
-        size = SIZES["H2(5, 0.5)"]
-        found = mean_field(0.8, size, probe_rate_for(policy, 0.8, size, OVERALL))
+        found = _mean_field(_policy(settings), 0.8, "H2(5, 0.5)")
         return {TAIL: found.response_time_tail(float(settings["t"]), moves)}
 
     def measure(self, settings: Settings, scenario: Scenario, measurements: Measurements) -> dict[str, float]:
@@ -144,6 +141,14 @@ class ResponseTimeTail(Study):
         return {"tails": figure}
 
 
+def _policy(settings: Settings) -> Policy:
+    return "stealing" if settings["policy"] == "stealing" else "sharing"
+
+
+def _mean_field(policy: Policy, load: float, size: str) -> MeanField:
+    return mean_field(load, SIZES[size], probe_rate_for(policy, load, SIZES[size], OVERALL))
+
+
 def _point(size: str, policy: Policy, load: float, quick: bool) -> Point:
     settings: Settings = {"size": size, "policy": policy, "load": load}
     simulated = load in SIMULATED and (not quick or (load < 0.9 and size == "Erlang-5"))
@@ -158,13 +163,4 @@ def _scenario(
 ) -> Scenario:
     rate = probe_rate_for(policy, load, SIZES[size], OVERALL)
     assert math.isfinite(rate), "these loads are high enough for sharing to use all its probes"
-    return balanced(
-        servers=200 if quick or on_cluster else 1000,
-        load=load,
-        size=SIZES[size],
-        policy=policy,
-        probe_rate=rate,
-        moves=moves,
-        shortest=60.0 if quick else 150.0,
-        replications=3 if on_cluster or quick else 5,
-    )
+    return balanced(policy, load, SIZES[size], rate, quick, moves=moves, on_cluster=on_cluster)

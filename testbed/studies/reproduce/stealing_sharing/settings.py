@@ -10,6 +10,7 @@ from testbed.scenario import Scenario
 from testbed.studies.reproduce.scenarios import scenario
 from testbed.workload.distributions import Erlang, Exponential, Hyperexponential
 
+SERVERS, FEW = 1000, 200
 Size = Erlang | Exponential | Hyperexponential
 #: The paper's sizes by the names that the studies' tables give them; H2(SCV, f) is hyperexponential.
 SIZES: dict[str, Size] = {
@@ -23,30 +24,30 @@ SIZES: dict[str, Size] = {
 
 
 def balanced(
-    *,
-    servers: int,
+    policy: str,
     load: float,
     size: Size,
-    policy: str,
     probe_rate: float,
-    shortest: float,
-    replications: int,
+    quick: bool,
+    *,
     moves: str = "newest",
+    on_cluster: bool = False,
 ) -> Scenario:
     """Return servers that steal or share with clocks of rate ``probe_rate``, behind random routing.
 
-    They are measured for at least ``shortest`` time units, and for at least half of the time that they need to settle.
+    There are ``SERVERS`` of them, or ``FEW`` if the runs are to be quick or are on the cluster. They are measured for
+    at least half of the time that they need to settle.
     """
     warmup = settling_time(load, size.scv, probe_rate)
     kind: Any = msgspec.to_builtins(size)
     return scenario(
-        servers=servers,
+        servers=FEW if quick or on_cluster else SERVERS,
         workload={"load": load, "size": kind},
         dispatch={"policy": "random"},
         balance={"policy": policy, "probe_rate": probe_rate, "moves": moves},
         warmup=warmup,
-        duration=max(shortest, warmup / 2),
-        replications=replications,
+        duration=max(60.0 if quick else 150.0, warmup / 2),
+        replications=3 if quick or on_cluster else 5,
     )
 
 

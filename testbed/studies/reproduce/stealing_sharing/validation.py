@@ -11,11 +11,10 @@ from testbed.core.records import Measurements
 from testbed.scenario import Scenario
 from testbed.studies.reproduce.curves import curves
 from testbed.studies.reproduce.measured import UTILISATION, mean_response_time, utilised
-from testbed.studies.reproduce.stealing_sharing.settings import SIZES, balanced
+from testbed.studies.reproduce.stealing_sharing.settings import SERVERS, SIZES, balanced
 from testbed.studies.reproduce.study import STEALING_SHARING, Point, Row, Settings, Study
 from testbed.theory.stealing_sharing import MeanField, mean_field
 
-SERVERS = 1000
 NAMES = {0.2: "Erlang-5", 5.0: "H2(5, 0.5)", 25.0: "H2(25, 0.5)"}
 #: Cases that settle soon.
 QUICK = ((0.8, 0.2, 2.5), (0.8, 5.0, 10.0))
@@ -51,10 +50,12 @@ class Validation(Study):
         return [
             Point(
                 {"load": load, "scv": scv, "probe_rate": rate},
-                twin=_scenario(load, scv, rate, quick) if not quick or (load, scv, rate) in QUICK else None,
+                twin=balanced("stealing", load, SIZES[name], rate, quick)
+                if not quick or (load, scv, rate) in QUICK
+                else None,
             )
             for load in (0.5, 0.8, 0.9)
-            for scv in NAMES
+            for scv, name in NAMES.items()
             for rate in (1.0, 2.5, 10.0)
         ]
 
@@ -95,15 +96,3 @@ class Validation(Study):
 def _mean_field(settings: Settings) -> MeanField:
     load, scv, rate = (float(settings[name]) for name in ("load", "scv", "probe_rate"))
     return mean_field(load, SIZES[NAMES[scv]], rate)
-
-
-def _scenario(load: float, scv: float, rate: float, quick: bool) -> Scenario:
-    return balanced(
-        servers=200 if quick else SERVERS,
-        load=load,
-        size=SIZES[NAMES[scv]],
-        policy="stealing",
-        probe_rate=rate,
-        shortest=60.0 if quick else 150.0,
-        replications=3 if quick else 5,
-    )
