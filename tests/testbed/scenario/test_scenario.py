@@ -27,7 +27,8 @@ from testbed.scenario import (
     variants,
 )
 from testbed.scenario.policies import policies
-from testbed.workload.distributions import Erlang, Hyperexponential, Uniform
+from testbed.workload.arrivals import Poisson, Renewal
+from testbed.workload.distributions import Erlang, Exponential, Hyperexponential, Uniform
 
 SMALL = """
 name = "small"
@@ -162,12 +163,58 @@ def test_what_is_built_in_python_is_checked_as_well() -> None:
         msgspec.structs.replace(scenario, dispatch="random").checked()
 
 
-def test_another_policy_drops_the_parameters_that_it_does_not_know() -> None:
+def test_parameters_belong_to_their_policy() -> None:
     jsq = small(**{"dispatch.policy": "jsq"})
-    assert jsq.dispatch == Dispatch("jsq", policies()["jsq"].Parameters(timeout=2.5))
+    assert jsq.dispatch == Dispatch("jsq", policies()["jsq"].Parameters())
+    filling = small(**{"dispatch.policy": "batch-filling", "workload.tasks": 2, "cluster.pools.slow.buffer": None})
+    assert filling.dispatch.parameters == policies()["batch-filling"].Parameters()
+    copying = {"dispatch.policy": "redundancy-d", "cluster.pools.slow.buffer": None, "workload.types": None}
+    assert small(**copying).dispatch.parameters == policies()["redundancy-d"].Parameters()
+    assert small(**{"dispatch.d": 2, "dispatch.policy": "jiq"} | {"dispatch.d": None}).dispatch.policy == "jiq"
+    same = small(**{"dispatch.policy": "power-of-d"})
+    assert same.dispatch == small().dispatch
     assert small(**{"dispatch.policy": "random"}).dispatch.parameters == policies()["random"].Parameters()
     with pytest.raises(ScenarioError, match=r"dispatch\.d: unknown key \(known keys of policy \"random\""):
         small(**{"dispatch.policy": "random", "dispatch.d": 2})
+
+
+@pytest.mark.parametrize("first", ["kind", "value"])
+def test_the_keys_of_a_distribution_belong_to_its_kind(first: str) -> None:
+    hyper = {"workload.size.kind": "hyperexponential", "workload.size.scv": 5.0}
+    ordered = hyper if first == "kind" else dict(reversed(hyper.items()))
+    assert small(**ordered).workload.size == Hyperexponential(scv=5.0)  # and not the mean of the Erlang distribution
+    assert small(**{"workload.size.kind": "erlang"}).workload.size == Erlang(phases=2, mean=2.0)
+    gap = {"kind": "hyperexponential", "mean": 2.0, "scv": 3.0}
+    arrivals = small(**{"workload.arrivals": {"kind": "renewal", "gap": gap}})
+    other = arrivals.with_settings({"workload.arrivals.gap.kind": "exponential"}).workload.arrivals
+    assert other == Renewal(gap=Exponential(mean=1.0))
+    assert arrivals.with_settings({"workload.arrivals.kind": "poisson"}).workload.arrivals == Poisson()
+
+
+def test_a_default_is_written_as_it_is_read() -> None:
+    scenario = small(**{"dispatch.policy": "power-of-d"})
+    assert resolved(scenario) == resolved(decode(tomllib.loads(resolved(scenario))))
+    for name, policy in policies().items():
+        text = {"policy": name}
+        try:
+            scenario = small(dispatch=text, **{"cluster.pools.slow.buffer": None, "workload.types": None})
+        except ScenarioError:
+            assert policy.admits or policy.name == "static"  # it needs parameters, or central queues
+            continue
+        again = decode(tomllib.loads(resolved(scenario)))
+        assert resolved(again) == resolved(scenario)
+
+
+def test_a_relative_file_of_a_scenario_built_in_python_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "arrivals.csv").write_text("arrival\n0\n1\n2\n")
+    monkeypatch.chdir(tmp_path)
+    trace = {"workload.arrivals": {"kind": "trace", "file": "arrivals.csv", "repeat": True}}
+    scenario = small(**trace)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "scenario.toml").write_text(resolved(scenario))
+    assert load(tmp_path / "elsewhere" / "scenario.toml") == scenario
 
 
 def test_settings_reach_lists_by_name_and_by_index() -> None:
