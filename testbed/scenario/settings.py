@@ -29,7 +29,7 @@ from testbed.workload.task_numbers import MOST as MOST_TASKS
 from testbed.workload.task_numbers import FixedNumber, RandomNumbers, TaskNumbers
 from testbed.workload.workload import recorded_sizes
 
-#: With warmup = "auto" this fraction of the duration is run before it; MSER-5 then chooses the cut.
+#: With warmup = "auto" this fraction of the duration is run before it. The warm-up lasts for that long or longer.
 AUTO_WARMUP_SHARE = 0.2
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -49,8 +49,8 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     warmup: Annotated[
         Annotated[float, Meta(ge=0)] | Literal["auto"],
         Meta(
-            description='time units run before measuring; with "auto" a fifth of the duration is run before it and '
-            "MSER-5 chooses the cut in each replication"
+            description='time units run before measuring; with "auto" a fifth of the duration is run before it, and the '
+            "warm-up lasts for two relaxation times of the queues, at least that fifth and at most half of the run"
         ),
     ] = "auto"
     duration: Annotated[float, Meta(gt=0, description="time units measured after the warm-up")] = 400.0
