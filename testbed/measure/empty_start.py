@@ -67,8 +67,8 @@ def distance(columns: Columns, nominal: Nominal, window: Window, began: float) -
         relaxation = estimated_relaxation_time(columns, (min(first, start), stop))
     else:
         relaxation = known
-    if relaxation <= 0:
-        return not_tested(name, "services take no time")
+    if relaxation == 0:
+        return not_tested(name, "such queues remember nothing: their relaxation time is 0")
     if not math.isfinite(relaxation):
         return checked(
             name,

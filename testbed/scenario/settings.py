@@ -49,8 +49,8 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     warmup: Annotated[
         Annotated[float, Meta(ge=0)] | Literal["auto"],
         Meta(
-            description='time units run before measuring; with "auto" a fifth of the duration is run before it, and the '
-            "warm-up lasts for two relaxation times of the queues, at least that fifth and at most half of the run"
+            description='time units run before measuring; with "auto" a fifth of the duration is run before it, and '
+            "the warm-up lasts for two relaxation times of the queues, at least that fifth and at most half of the run"
         ),
     ] = "auto"
     duration: Annotated[float, Meta(gt=0, description="time units measured after the warm-up")] = 400.0

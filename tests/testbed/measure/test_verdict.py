@@ -344,3 +344,19 @@ def test_healthy_runs_are_rarely_suspect(simulate_run, nominal):
 )
 def test_shares_are_written_as_percentages(share, text):
     assert percent(share) == text
+
+
+def test_regular_arrivals_may_miss_one_at_the_edge_of_the_window(healthy, nominal):
+    regular = replace(nominal, work_scv=0.0, arrival_dispersion=0.0, rate=1.0, servers=1, load=0.5, gap_cdf=None)
+
+    def arrived_load(first):
+        jobs = np.arange(first, 100.0)
+        columns = {name: values[: len(jobs)].copy() for name, values in healthy.columns.items()}
+        columns |= {"arrival": jobs, "work": np.full(len(jobs), 0.5), "tasks": np.ones(len(jobs), dtype=int)}
+        run = msgspec.structs.replace(healthy, columns=columns)
+        checks = verdict(run, regular, window=(0.0, 100.0)).checks
+        return next(check for check in checks if check.name == "arrived load")
+
+    assert arrived_load(1.0).passed  # 99 arrivals
+    assert arrived_load(1.5).passed
+    assert not arrived_load(3.0).passed  # 97
