@@ -62,7 +62,7 @@ def _two_types(slow: float) -> Settings:
         {"name": "one", "probability": 0.5, "speed": {"a": 1.0, "b": slow}},
         {"name": "two", "probability": 0.5, "speed": {"a": slow, "b": 1.0}},
     ]
-    return {**_policy("static"), "workload.types": types}
+    return {**_policy("static"), "workload.types": types, "workload.load_per": "server"}
 
 
 _MOVING: Final[Settings] = {
