@@ -87,7 +87,7 @@ def distance(columns: Columns, nominal: Nominal, window: Window, began: float) -
         missing <= MISSING_LIMIT,
         f"the window begins {(start - began) / relaxation:.2g} times {source} of {relaxation:.4g} time units after an "
         f"empty start, and its mean number in system is about {percent(missing)} too low for that",
-        f"use a warmup of {math.ceil(WARMUP * relaxation)} time units, and at least that duration",
+        f"use a longer warmup and duration (at least {math.ceil(WARMUP * relaxation)} time units each)",
     )
 
 

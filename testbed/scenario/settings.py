@@ -141,7 +141,7 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     load: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(
-            description="arrival rate of work as a fraction of what the servers can do; for servers of speed 1 that is "
+            description="arrival rate of work as a fraction of the servers' capacity; at speed 1 that is "
             "rate * mean tasks * mean size / servers"
         ),
     ] = None

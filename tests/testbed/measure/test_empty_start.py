@@ -39,7 +39,7 @@ def test_a_window_close_to_an_empty_start_is_not_valid(warmup: float | str, vali
     summary = twin_summary(scenario, simulate(scenario))
     assert summary.verdict.valid == valid
     if not valid:
-        assert "use a warmup of 449 time units" in summary.verdict.reasons[0]
+        assert "at least 449 time units each" in summary.verdict.reasons[0]
 
 
 def test_the_mean_with_an_automatic_warmup_is_right_where_the_verdict_is_valid() -> None:

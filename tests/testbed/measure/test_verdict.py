@@ -265,7 +265,7 @@ def test_a_window_close_to_the_empty_start_is_suspect(healthy, nominal):
     memory = replace(nominal, relaxation_time=100.0)
     found = verdict(healthy, memory)  # the window begins at 50
     assert failed(found) == ["distance from the empty start"]
-    assert "use a warmup of 200 time units" in found.reasons[0]
+    assert "use a longer warmup and duration (at least 200 time units each)" in found.reasons[0]
     assert verdict(healthy, memory, window=(200.0, 300.0)).valid
     for enough in (20.0, 0.0, None):
         assert verdict(healthy, replace(nominal, relaxation_time=enough)).valid

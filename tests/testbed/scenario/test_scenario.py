@@ -36,6 +36,7 @@ name = "small"
 pools = [{ name = "fast", servers = 2 }, { name = "slow", servers = 3, buffer = 4 }]
 [workload]
 load = 0.5
+load_per = "server"
 size = { kind = "erlang", phases = 2, mean = 2.0 }
 types = [{ name = "a", probability = 0.4, speed = { fast = 3.0 } }, { name = "b", probability = 0.6 }]
 [dispatch]
@@ -78,6 +79,36 @@ def test_rate_and_load_follow_from_each_other() -> None:
     assert by_rate.rate == 2.0
     assert by_rate.load == pytest.approx(2.0 * 2 / 5)
     assert by_rate.with_settings({"workload.load": 0.25}).rate == pytest.approx(0.25 * 5 / 2)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "capacity"),
+    [
+        ({"a": {}, "b": {}}, 5.0),
+        ({"a": {"fast": 2.0, "slow": 2.0}, "b": {"fast": 2.0, "slow": 2.0}}, 10.0),
+        ({"a": {"fast": 2.0, "slow": 2.0}, "b": {}}, 5 / (0.4 / 2 + 0.6)),  # alike: the mean time for a unit of work
+        # The fast pool serves a at 2 * 3 = 6, the slow one b at 3: b is the bottleneck unless fast servers help.
+        # 0.4 c / 6 + (0.6 c - 3) / 2 = 1, from the fast pool's time.
+        ({"a": {"fast": 3.0}, "b": {}}, 2.5 / (0.4 / 6 + 0.3)),
+    ],
+)
+def test_load_is_the_fraction_of_what_the_servers_can_do(speeds: dict[str, dict[str, float]], capacity: float) -> None:
+    types = [{"name": "a", "probability": 0.4}, {"name": "b", "probability": 0.6}]
+    for job_type in types:
+        job_type["speed"] = speeds[str(job_type["name"])]
+    scenario = small(**{"workload.types": types, "workload.load_per": "capacity"})
+    assert scenario.load == 0.5
+    assert scenario.rate == pytest.approx(0.5 * capacity / 2)  # of mean size 2
+    assert scenario.work_per_server == pytest.approx(0.5 * capacity / 5)
+    assert scenario.with_settings({"workload.rate": 1.0}).load == pytest.approx(2 / capacity)
+    old = scenario.with_settings({"workload.load_per": "server"})
+    assert (old.load, old.rate) == (0.5, 0.5 * 5 / 2)
+
+
+def test_one_type_uses_the_sum_of_the_speeds() -> None:
+    types = [{"name": "a", "probability": 1.0, "speed": {"fast": 2.0}}]
+    scenario = small(**{"workload.types": types, "workload.load_per": "capacity", "workload.load": 0.85})
+    assert scenario.rate == pytest.approx(0.85 * (2 * 2 + 3) / 2)
 
 
 def test_servers_are_numbered_in_the_order_of_the_pools() -> None:
@@ -142,6 +173,7 @@ def test_a_scenario_is_built_in_python_as_in_a_file() -> None:
         cluster=ClusterSettings(pools=[Pool(name="fast", servers=2), Pool(name="slow", servers=3, buffer=4)]),
         workload=WorkloadSettings(
             load=0.5,
+            load_per="server",
             size=Erlang(phases=2, mean=2.0),
             types=[JobType(name="a", probability=0.4, speed={"fast": 3.0}), JobType(name="b", probability=0.6)],
         ),

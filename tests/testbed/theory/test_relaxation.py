@@ -42,7 +42,7 @@ def slowest(load, arrival_phases, service_phases, longest=100):
 
 
 def quickstart(**settings):
-    scenario = Scenario.from_file("quickstart").with_settings({"variants": None})
+    scenario = Scenario.from_file("quickstart").with_settings({"variants": None, "workload.load_per": "server"})
     return scenario.with_settings({key.replace("__", "."): value for key, value in settings.items()})
 
 
