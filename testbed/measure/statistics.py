@@ -212,35 +212,6 @@ def quantiles(
     return found
 
 
-def mser5(series: npt.ArrayLike) -> int:
-    """Return how many leading observations to cut as warm-up, by MSER-5.
-
-    The series is averaged over batches of five; the cut d minimises the sum of the squared deviations of the kept
-    batches from their mean, divided by the square of their number, over the first half of the series. A cut at half of
-    it means that the series was too short to find the end of the warm-up. NaN is left out of its batch.
-    ``series``: shape (n,), in the order of time; fewer than 10 observations are never cut.
-    White, Simulation 69 (1997), 323-334; batches of five: White, Cobb and Spratt, Proc. Winter Simulation Conference
-    (2000), 755-760.
-    """
-    values = np.asarray(series, dtype=np.float64)
-    k = len(values) // 5
-    table = values[: 5 * k].reshape(k, 5)
-    known = np.isfinite(table)
-    counts = known.sum(axis=1)
-    where = np.flatnonzero(counts)  # batches that have an observation at all
-    if len(where) < 2:
-        return 0
-    means = np.where(known, table, 0.0).sum(axis=1)[where] / counts[where]
-    means = means - means.mean()  # the sums of squares below would otherwise cancel when the mean is large
-    kept = np.arange(len(means), 0, -1)
-    sums = np.cumsum(means[::-1])[::-1]
-    squares = np.cumsum(means[::-1] ** 2)[::-1]
-    statistic = (squares - sums**2 / kept) / kept**2.0
-    half = statistic[: len(means) // 2 + 1]
-    cut = int(np.argmax(half <= half.min() + 1e-12 * half[0]))  # the first of those that differ by rounding only
-    return 5 * int(where[cut]) if cut else 0
-
-
 def time_average_queue_length(
     occupancy: Array, edges: Array, start: float = -math.inf, stop: float = math.inf
 ) -> QueueLengths:

@@ -14,6 +14,7 @@ from testbed.core.outcomes import JobOutcome
 from testbed.core.records import Measurements, ProcessReport
 from testbed.measure.accounting import Accounting, check
 from testbed.measure.copies import Cancellations, PoolUse, cancellations, pool_uses
+from testbed.measure.empty_start import automatic_start, first_quarter, growth_over_replications
 from testbed.measure.pathwise import Columns, Pathwise, compare
 from testbed.measure.probes import Calibration, overall_probe_rate
 from testbed.measure.statistics import (
@@ -21,7 +22,6 @@ from testbed.measure.statistics import (
     Quantile,
     QueueLengths,
     departures,
-    mser5,
     number_in_system,
     number_over,
     quantiles,
@@ -29,8 +29,9 @@ from testbed.measure.statistics import (
     response_interval,
     time_average_queue_length,
 )
-from testbed.measure.verdict import Verdict, judge
+from testbed.measure.verdict import Verdict, judge, with_check
 from testbed.measure.verdict_checks import Nominal
+from testbed.scenario.settings import AUTO_WARMUP_SHARE
 
 SCHEMA: Final = 1
 
@@ -44,7 +45,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     longest waiting time of its tasks, ``overhead_mean`` that of the part of the response time that the last task spent
     outside its server, ``timer_lateness_mean`` of that in which the server's process had not yet noticed the end of its
     service. ``number_in_system_mean`` is the time average of the number of jobs in the system, wherever they wait, from
-    their records; one that was lost does not count. ``relative_queueing_delay`` is the mean queueing delay over the
+    their records; one that was lost does not count; ``early_number_in_system_mean`` is that of the first quarter of the
+    window. ``relative_queueing_delay`` is the mean queueing delay over the
     mean inherent delay.
     ``tasks_per_job`` is the mean number of tasks, ``position_mean`` the mean over jobs of the largest position that one
     of its tasks had in a server's queue. Probes of dropped jobs count too; ``nominal_probes_per_task`` is the
@@ -81,6 +83,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     dispatch_lag_mean: float | None
     timer_lateness_mean: float | None = None
     number_in_system_mean: float | None = None
+    early_number_in_system_mean: float | None = None
     queue_length: QueueLengths
     probes_per_job: float | None
     probes_per_task: float | None
@@ -102,21 +105,36 @@ def mean_response(runs: Sequence[Summary]) -> Interval:
     return replication_interval([run.response.mean for run in runs if run.response.mean is not None])
 
 
-def measured_window(measurements: Measurements, warmup: float | Literal["auto"], horizon: float) -> tuple[float, float]:
+def judged_together(runs: Sequence[Summary]) -> list[Summary]:
+    """Return replications of a run with verdicts that also have the check of all of them together."""
+    known = [
+        (run.early_number_in_system_mean, run.number_in_system_mean)
+        for run in runs
+        if run.early_number_in_system_mean is not None and run.number_in_system_mean is not None
+    ]
+    if len(runs) < 2:
+        return list(runs)
+    check = growth_over_replications([early for early, _ in known], [whole for _, whole in known])
+    return [msgspec.structs.replace(run, verdict=with_check(run.verdict, check)) for run in runs]
+
+
+def measured_window(
+    measurements: Measurements,
+    warmup: float | Literal["auto"],
+    horizon: float,
+    relaxation: float | None = None,
+) -> tuple[float, float]:
     """Return [start, stop): the jobs with an intended arrival in it are the measured ones, in time units.
 
     It ends at ``horizon``, or where arrivals stopped if that was earlier, and begins at ``warmup``. With "auto" it
-    begins with the first job that MSER-5 keeps of the response times in the order of arrival.
+    begins where testbed.measure.empty_start.automatic_start says; ``relaxation``: the queues' relaxation time, None
+    where it is not known.
     """
     stop = min(horizon, measurements.stopped_at)
     if warmup != "auto":
         return warmup, max(warmup, stop)
-    columns: Columns = measurements.columns
-    order = np.argsort(columns["arrival"], kind="stable")
-    arrival = columns["arrival"][order]
-    inside = arrival < stop
-    cut = mser5(columns["response"][order][inside])
-    return (float(arrival[cut]) if cut else 0.0), stop
+    least = horizon * AUTO_WARMUP_SHARE / (1 + AUTO_WARMUP_SHARE)
+    return automatic_start(measurements.columns, (0.0, stop), least, relaxation), stop
 
 
 def summarise(
@@ -127,13 +145,15 @@ def summarise(
     replication: int,
     time_unit_seconds: float,
     window: tuple[float, float],
+    began: float = 0.0,
     twin: Measurements | None = None,
     prediction: dict[str, Any] | None = None,
     calibration: Calibration | None = None,
 ) -> Summary:
     """Return the summary of a run of the cluster, compared with its twin if that is given, or of the twin itself.
 
-    ``nominal``: the scenario's nominal values, for the verdict; ``window``: see ``measured_window``.
+    ``nominal``: the scenario's nominal values, for the verdict; ``window``: see ``measured_window``; ``began``: when
+    the queues began to fill, before it.
     ``measurements.counters`` must have "jobs arrived" and "messages".
     """
     columns: Columns = measurements.columns
@@ -183,6 +203,7 @@ def summarise(
         dispatch_lag_mean=_mean(jobs["lag"]),
         timer_lateness_mean=_mean(jobs["lateness"][done]),
         number_in_system_mean=float(number.mean()) if window[0] < window[1] else None,
+        early_number_in_system_mean=first_quarter(columns, window) if window[0] < window[1] else None,
         queue_length=msgspec.structs.replace(lengths, number_in_system=present.tolist()),
         probes_per_job=_mean(jobs["probes"]),
         probes_per_task=float(jobs["probes"].sum() / jobs["tasks"].sum()) if len(order) else None,
@@ -190,7 +211,7 @@ def summarise(
         overall_probe_rate=overall_probe_rate(measurements, nominal.servers, window),
         calibration=calibration,
         drop_share=outcomes["dropped"] / len(order) if len(order) else None,
-        verdict=judge(measurements, accounting, nominal, window, time_unit_seconds, pathwise),
+        verdict=judge(measurements, accounting, nominal, window, time_unit_seconds, pathwise, began),
         pathwise=pathwise,
         prediction=prediction,
         counters=measurements.counters,

@@ -17,7 +17,7 @@ from testbed.cluster.controller import Controller
 from testbed.cluster.observing import Observer, theory_of
 from testbed.core.records import Measurements
 from testbed.measure.probes import Calibration
-from testbed.measure.summary import Summary, measured_window, summarise
+from testbed.measure.summary import Summary, judged_together, measured_window, summarise
 from testbed.runs.display import Display, Silent
 from testbed.runs.execution import execute
 from testbed.runs.nominal import nominal
@@ -99,9 +99,11 @@ class Experiment:
         """Run everything. Raises ClusterError when a cluster does not come up."""
         if self._folder is None:
             await self._run_all()
+            self._judge_together()
         else:
             with self._folder:
                 await self._run_all()
+                self._judge_together()
         return self.result
 
     def _all(self) -> Iterator[PlannedRun]:
@@ -173,15 +175,16 @@ class Experiment:
     def _summarise(self, run: VariantRun) -> None:
         scenario = run.scenario
         prediction = msgspec.to_builtins(run.prediction)
+        asked = nominal(scenario)
 
         def summary(measurements: Measurements, twin: Measurements | None) -> Summary:
             return summarise(
                 measurements,
-                nominal(scenario),
+                asked,
                 variant=run.variant,
                 replication=run.replication,
                 time_unit_seconds=scenario.run.time_unit_seconds,
-                window=measured_window(measurements, scenario.run.warmup, scenario.horizon),
+                window=measured_window(measurements, scenario.run.warmup, scenario.horizon, asked.relaxation_time),
                 twin=twin,
                 prediction=prediction,
                 calibration=run.calibration,
@@ -199,7 +202,21 @@ class Experiment:
         if self._folder is None:
             return
         keep_records(self._folder, run)
-        self._folder.write_summaries([s for r in self.result.runs for s in (r.cluster, r.twin) if s is not None])
+        self._write_summaries(self._folder)
+
+    def _write_summaries(self, folder: RunFolder) -> None:
+        folder.write_summaries([s for r in self.result.runs for s in (r.cluster, r.twin) if s is not None])
+
+    def _judge_together(self) -> None:
+        """Add the check of all replications together to the verdict of each."""
+        for runs in self.result.variants().values():
+            on_cluster = judged_together([run.cluster for run in runs if run.cluster is not None])
+            on_twin = judged_together([run.twin for run in runs if run.twin is not None])
+            for run in runs:
+                run.cluster = on_cluster.pop(0) if run.cluster is not None else None
+                run.twin = on_twin.pop(0) if run.twin is not None else None
+        if self._folder is not None and self.result.runs:
+            self._write_summaries(self._folder)
 
 
 def keep_records(folder: RunFolder, run: VariantRun) -> None:

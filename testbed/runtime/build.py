@@ -35,6 +35,7 @@ from testbed.core.streams import generator
 from testbed.core.trace_recorder import TraceRecorder
 from testbed.runtime.central_queues import build_knowledge, build_rational, pool_agent_address
 from testbed.runtime.delay import Delay
+from testbed.runtime.loop import EventLoop
 from testbed.scenario import Balance, Scenario
 from testbed.scenario.modes import PlacementKind, ServerKind, has_copies, has_tasks, recovers, tasks_move, traits_of
 from testbed.workload.distributions import Deterministic
@@ -229,7 +230,7 @@ class Source:
     The next arrival never waits for the cluster. A late process hands jobs over late, with their intended times.
     """
 
-    def __init__(self, env: Environment, dispatcher: Dispatcher, blocks: Iterable[Block], until: float) -> None:
+    def __init__(self, env: EventLoop, dispatcher: Dispatcher, blocks: Iterable[Block], until: float) -> None:
         self._env = env
         self._arrive = dispatcher.arrive
         self._until = until
@@ -263,7 +264,7 @@ class Source:
         self._time = time
         if self._job is not None and not self.ended:
             self._timer.cancel()
-            self._timer = self._env.call_at(time(self._job[1]), self._hand_over)
+            self._timer = self._env.call_last(time(self._job[1]), self._hand_over)
 
     @property
     def next_job(self) -> int | None:
@@ -276,7 +277,7 @@ class Source:
             self.ended = True
         else:
             when = job[1] if self._time is None else self._time(job[1])
-            self._timer = self._env.call_at(when, self._hand_over)
+            self._timer = self._env.call_last(when, self._hand_over)
 
     def _hand_over(self) -> None:
         job = self._job

@@ -7,6 +7,10 @@ and messages cross sockets.
 No timer in the heap is due before ``now``: a time that is past counts as ``now``, and ``now`` passes a deadline only
 when its timer fires. So ``now`` never decreases, and a timer that was set for a past time fires next, after those that
 were set for ``now`` before it.
+
+Arrivals come last of what happens at one time: a job finds the room that a service leaves which ends as it arrives.
+Times are sums of floating-point numbers, which differ by rounding where they should be equal. So an arrival waits for
+all timers that are due up to SIMULTANEOUS later, and ``now`` is then the time of the last of these.
 """
 
 from __future__ import annotations
@@ -22,6 +26,19 @@ from testbed.core.trace_recorder import TraceRecorder
 from testbed.runtime.delay import Delay
 
 Send = Callable[[Message], object]
+
+#: Times that differ by no more than this, in time units, are taken for one time when a job arrives.
+SIMULTANEOUS = 1e-9
+
+
+class ArrivalTimer(Timer):
+    """A timer that fires after those of the same time."""
+
+    __slots__ = ("when",)
+
+    def __init__(self, callback: Callable[[], object], when: float) -> None:
+        super().__init__(callback)
+        self.when = when
 
 
 class EventLoop:
@@ -69,6 +86,14 @@ class EventLoop:
         heappush(self._heap, (when if when > self.now else self.now, order, timer))
         return timer
 
+    def call_last(self, when: float, callback: Callable[[], object]) -> Timer:
+        """Do what ``call_at`` does, after all timers that are due up to SIMULTANEOUS later."""
+        due = when if when > self.now else self.now
+        timer = ArrivalTimer(callback, due)
+        self._scheduled = order = self._scheduled + 1
+        heappush(self._heap, (due + SIMULTANEOUS, order, timer))
+        return timer
+
     def _delayed(self, delay: Delay, send: Send) -> Send:
         def send_later(message: Message) -> None:
             self.call_at(delay.arrival(self.now, message.sender, message.to), partial(send, message))
@@ -97,6 +122,8 @@ class EventLoop:
             when, _, timer = heappop(heap)
             callback = timer.callback
             if callback is not None:
+                if type(timer) is ArrivalTimer:
+                    when = timer.when if timer.when > self.now else self.now
                 self.now = when
                 if count_lateness is not None:
                     self.lateness = late = present - when

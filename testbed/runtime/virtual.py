@@ -3,7 +3,8 @@
 It drives the same agents as the real-time runtime, with the same random streams and without the machine: it runs the
 cluster's *twin*, the discrete-event simulation of the same agents. A run is a deterministic function of the seed.
 Messages take the given delay (default 0) and stay in order between the same two agents. Simultaneous events happen in
-the order in which they were scheduled; messages without delay are delivered before any later event.
+the order in which they were scheduled, arrivals of jobs last; messages without delay are delivered before any later
+event.
 """
 
 from __future__ import annotations

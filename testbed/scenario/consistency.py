@@ -10,7 +10,7 @@ import numpy as np
 
 from testbed.scenario.errors import ScenarioError, suggestion
 from testbed.scenario.modes import Mode, mode_of
-from testbed.scenario.queue_consistency import check_queues
+from testbed.scenario.queue_consistency import check_queues, check_speeds
 from testbed.scenario.settings import Scenario
 from testbed.workload.arrivals import Trace
 
@@ -27,6 +27,7 @@ def check(scenario: Scenario) -> None:
     _check_run(scenario)
     _check_cluster(scenario)
     _check_types_of_jobs(scenario)
+    check_speeds(scenario)
     _check_arrivals(scenario)
     _check_policy(scenario)
     _check_balance(scenario)

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from testbed.scenario.consistency import check
-from testbed.scenario.document import document_type, to_mapping, to_scenario
+from testbed.scenario.document import child, document_info, document_type, struct_of, to_mapping, to_scenario
 from testbed.scenario.errors import ScenarioError, explain, not_finite, suggestion
 from testbed.scenario.policies import policies
 from testbed.scenario.settings import Dispatch, Scenario
@@ -27,6 +28,9 @@ def decode_alone(mapping: Mapping[str, Any]) -> Scenario:
         raise found
     try:
         document = msgspec.convert(mapping, document_type())
+        # Once more, because msgspec checks no defaults: a fraction may have a whole number as its default, and would be
+        # written and read as different numbers.
+        document = msgspec.convert(msgspec.to_builtins(document), document_type())
     except msgspec.ValidationError as error:
         raise explain(error, mapping) from None
     scenario = to_scenario(document)
@@ -59,8 +63,8 @@ def changed_tables(scenario: Scenario, settings: Mapping[str, Any]) -> dict[str,
     mapping = tables(scenario)
     if "dispatch" in settings and isinstance(settings["dispatch"], Mapping):
         mapping["dispatch"] = {}
-    if "dispatch.policy" in settings:
-        mapping["dispatch"] = _kept(mapping["dispatch"], settings["dispatch.policy"])
+    for key, value in settings.items():
+        _begin_kind(mapping, key, value)
     for key, other in (("load", "rate"), ("rate", "load")):
         if f"workload.{key}" in settings and f"workload.{other}" not in settings:
             mapping["workload"].pop(other, None)
@@ -69,12 +73,30 @@ def changed_tables(scenario: Scenario, settings: Mapping[str, Any]) -> dict[str,
     return mapping
 
 
-def _kept(dispatch: Mapping[str, Any], policy: object) -> dict[str, Any]:
-    """Return the keys of ``[dispatch]`` that another policy knows too."""
-    if not isinstance(policy, str) or policy not in policies():
-        return {}
-    known = [field.encode_name for field in msgspec.structs.fields(policies()[policy].Parameters)]
-    return {key: value for key, value in dispatch.items() if key in known}
+def _begin_kind(mapping: dict[str, Any], key: str, value: object) -> None:
+    """Empty the table whose policy or kind gets another value: its other keys belong to the present one.
+
+    Names such as ``d`` or ``mean`` recur in policies and distributions, with other meanings, types and defaults.
+    """
+    way, _, tag = key.rpartition(".")
+    struct, table = table_at(mapping, way)
+    if struct is not None and struct.tag_field == tag and table[tag] != value:
+        table.clear()
+        table[tag] = value
+
+
+def table_at(mapping: dict[str, Any], key: str) -> tuple[inspect.StructType | None, Any]:
+    """Return the table at a dotted key with its type; the type is None where there is no table yet."""
+    info: inspect.Type | None = document_info()
+    table: Any = mapping
+    way = key.split(".") if key else []
+    for at, step in enumerate(way):
+        place: str | int = _index(table, step, ".".join(way[:at])) if isinstance(table, list) else step
+        info = None if info is None else child(info, place, table)
+        table = table[place] if isinstance(place, int) else table.get(place)
+        if not isinstance(table, dict | list):
+            return None, None
+    return (None if info is None else struct_of(info, table)), table
 
 
 def _set(mapping: dict[str, Any], key: str, value: object) -> None:

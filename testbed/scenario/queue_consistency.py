@@ -132,8 +132,8 @@ def _check_rational(scenario: Scenario) -> None:
         raise ScenarioError("rational thresholds carry nothing over; leave it out", key="threshold.carry_over")
 
 
-def _check_impossible_service(scenario: Scenario) -> None:
-    """Check that a type of job that a pool can't serve never stays there."""
+def check_speeds(scenario: Scenario) -> None:
+    """Check that every type of job can be served, and that only pools with central queues refuse a type."""
     for index, job_type in enumerate(scenario.workload.types):
         speeds = [job_type.speed.get(pool.name, 1.0) for pool in scenario.pools]
         for pool in scenario.pools:
@@ -144,6 +144,12 @@ def _check_impossible_service(scenario: Scenario) -> None:
                 raise ScenarioError("must be above 0 but in pools with central queues", key=key, value=0)
             if not any(speeds):
                 raise ScenarioError("some pool must serve this type; give one a speed above 0", key=key, value=0)
+
+
+def _check_impossible_service(scenario: Scenario) -> None:
+    """Check that a type of job that a pool can't serve never stays there."""
+    for index, job_type in enumerate(scenario.workload.types):
+        speeds = [job_type.speed.get(pool.name, 1.0) for pool in scenario.pools]
         stuck = _stuck(scenario, index, speeds) if not all(speeds) else None
         if stuck is not None:
             raise ScenarioError(

@@ -90,8 +90,7 @@ def decode(mapping: Mapping[str, Any], source: str = "scenario", folder: Path | 
     ``source`` names the file in errors; relative paths in the scenario are taken from ``folder``, by default the
     present one. Raises ScenarioError.
     """
-    if folder is not None:
-        mapping = _anchored(mapping, folder.absolute())
+    mapping = _anchored(mapping, (folder or Path()).absolute())
     try:
         scenario = decode_alone(mapping)
         variants(scenario)

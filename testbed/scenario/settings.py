@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from testbed.core.placed_pool import PlacedPool
 from testbed.scenario.balance import Balance
+from testbed.scenario.capacity import capacity
 from testbed.scenario.expect import Expect
 from testbed.scenario.policies import PolicyLike, policies
 from testbed.scenario.sweep import Sweep
@@ -29,7 +30,7 @@ from testbed.workload.task_numbers import MOST as MOST_TASKS
 from testbed.workload.task_numbers import FixedNumber, RandomNumbers, TaskNumbers
 from testbed.workload.workload import recorded_sizes
 
-#: With warmup = "auto" this fraction of the duration is run before it; MSER-5 then chooses the cut.
+#: With warmup = "auto" this fraction of the duration is run before it. The warm-up lasts for that long or longer.
 AUTO_WARMUP_SHARE = 0.2
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -49,8 +50,8 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     warmup: Annotated[
         Annotated[float, Meta(ge=0)] | Literal["auto"],
         Meta(
-            description='time units run before measuring; with "auto" a fifth of the duration is run before it and '
-            "MSER-5 chooses the cut in each replication"
+            description='time units run before measuring; with "auto" a fifth of the duration is run before it, and '
+            "the warm-up lasts for two relaxation times of the queues, at least that fifth and at most half of the run"
         ),
     ] = "auto"
     duration: Annotated[float, Meta(gt=0, description="time units measured after the warm-up")] = 400.0
@@ -139,8 +140,19 @@ class WorkloadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     load: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        Meta(description="arrival rate of work per server: rate * mean tasks * mean size / servers"),
+        Meta(
+            description="arrival rate of work as a fraction of the servers' capacity; at speed 1 that is "
+            "rate * mean tasks * mean size / servers"
+        ),
     ] = None
+    load_per: Annotated[
+        Literal["capacity", "server"],
+        Meta(
+            description='what ``load`` is a fraction of: "capacity", the most work of this mix of types that the '
+            'servers can do if each type is served where that is best; "server": one server of speed 1, whatever the '
+            "speeds are"
+        ),
+    ] = "capacity"
     rate: Annotated[
         Annotated[float, Meta(gt=0)] | None, Meta(description="jobs per time unit for the whole cluster")
     ] = None
@@ -315,17 +327,35 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         if workload.rate is not None:
             return workload.rate
         if workload.load is not None:
-            return workload.load * self.servers / self.mean_work
+            return self.work_per_server * self.servers / self.mean_work
         natural = workload.arrivals.natural_rate
         assert natural is not None, "a valid scenario has a rate"
         return natural
 
     @property
     def load(self) -> float:
-        """Arrival rate of work per server, in time units of service per time unit: rate * tasks * mean size / N."""
+        """Arrival rate of work as a fraction of the capacity, or of one server of speed 1 (``workload.load_per``)."""
         if self.workload.load is not None:
             return self.workload.load
+        unit = self.load_unit
+        return self.work_per_server / unit if unit > 0 else math.inf
+
+    @property
+    def work_per_server(self) -> float:
+        """Arrival rate of work per server, at speed 1: rate * tasks * mean size / N."""
+        if self.workload.load is not None:
+            return self.workload.load * self.load_unit
         return self.rate * self.mean_work / self.servers
+
+    @property
+    def load_unit(self) -> float:
+        """Work per server and time unit, at speed 1, that is a load of 1."""
+        if self.workload.load_per == "server":
+            return 1.0
+        types = self.workload.types
+        speeds = tuple(tuple(t.speed.get(pool.name, 1.0) for t in types) for pool in self.cluster.pools)
+        servers = tuple(pool.servers for pool in self.cluster.pools)
+        return capacity(servers, speeds, tuple(t.probability for t in types)) / self.servers
 
     @property
     def horizon(self) -> float:

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from testbed.scenario.decoding import changed_tables, decode_alone
+from testbed.scenario.decoding import changed_tables, decode_alone, table_at, tables
+from testbed.scenario.document import known_keys
 from testbed.scenario.errors import ScenarioError, shown_value
 from testbed.scenario.settings import Scenario
 from testbed.scenario.sweep import Sweep
@@ -81,13 +82,29 @@ def _keys(points: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def _check_variants(scenario: Scenario, points: list[SweepPoint]) -> None:
-    """Refuse a variant that sets what the sweep sets: it would be the same at all points."""
+    """Refuse a variant that would be the same at all points.
+
+    It sets what the sweep sets, or it sets another policy (or kind) that has a parameter of the same name as the one
+    that the sweep sets: parameters belong to their policy.
+    """
     swept = {key for point in points for key in point.settings}
     for index, variant in enumerate(scenario.variants):
+        place = f"variants[{index}] ({variant.name})"
         for key in variant.set:
             if key in swept:
                 raise ScenarioError(
                     f"sets {key}, and so does the sweep, whose points this variant would not follow; leave it to one "
                     "of the two",
-                    key=f"variants[{index}] ({variant.name})",
+                    key=place,
                 )
+            table, _, tag = key.rpartition(".")
+            struct, now = table_at(changed_tables(scenario, variant.set), table)
+            if struct is None or struct.tag_field != tag or now[tag] == table_at(tables(scenario), table)[1][tag]:
+                continue
+            for name in known_keys(struct):
+                if f"{table}.{name}" in swept:
+                    raise ScenarioError(
+                        f"sets {key}, which has a {name} of its own, and the sweep sets {table}.{name}, which this "
+                        f"variant would not follow; sweep {key} together with {table}.{name} instead",
+                        key=place,
+                    )

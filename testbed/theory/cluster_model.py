@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 
 from testbed.scenario import Scenario
+from testbed.scenario.capacity import capacity
 from testbed.theory.policy_theory import PolicyTheory, theory_of_policy
 from testbed.theory.service import ServiceMixture
 from testbed.workload.arrivals import ArrivalProcess, Poisson
@@ -56,6 +56,7 @@ class ClusterModel:
     arrivals: ArrivalProcess
     rate: float
     load: float
+    load_unit: float  # the ``load`` that the scenario calls 1
     mean_delay: float
     constant_delay: bool
     policy: str
@@ -98,7 +99,8 @@ class ClusterModel:
             dispatchers=cluster.dispatchers,
             arrivals=workload.arrivals,
             rate=scenario.rate,
-            load=scenario.load,
+            load=scenario.work_per_server,
+            load_unit=scenario.load_unit,
             mean_delay=float(delay) if constant else delay.mean,
             constant_delay=constant or delay.variance == 0,
             policy=scenario.dispatch.policy,
@@ -143,22 +145,9 @@ class ClusterModel:
         return all(pool.service.types == first.service.types for pool in self.pools)
 
     def capacity(self) -> float:
-        """Return the load at which no assignment of the job types to the pools keeps all servers below full use.
-
-        With x[type, pool] the fraction of all jobs that are of this type and go to this pool, server use per unit of
-        load is servers * sum_type x / speed / pool.servers: the largest of these is made as small as possible.
-        """
-        types, pools = len(self.types), len(self.pools)
-        slowness = np.array([[1 / speed for speed in pool.speeds] for pool in self.pools]).T
-        use = np.zeros((pools, types * pools + 1))
-        for j, pool in enumerate(self.pools):
-            use[j, j : types * pools : pools] = slowness[:, j] * self.servers / pool.servers
-            use[j, -1] = -1.0
-        fractions = np.hstack([np.kron(np.eye(types), np.ones(pools)), np.zeros((types, 1))])
-        cost = np.zeros(types * pools + 1)
-        cost[-1] = 1.0
-        solution = linprog(cost, A_ub=use, b_ub=np.zeros(pools), A_eq=fractions, b_eq=self.types)
-        return float(1 / solution.x[-1])
+        """Return the load at which no assignment of the job types to the pools keeps all servers below full use."""
+        servers = tuple(pool.servers for pool in self.pools)
+        return capacity(servers, tuple(pool.speeds for pool in self.pools), self.types) / self.servers
 
 
 def _assignment(scenario: Scenario) -> Floats | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from scipy.integrate import quad
+from scipy.special import ndtr
+
 from testbed.theory.cluster_model import ClusterModel
 from testbed.theory.policy_theory import QueueOblivious
 
@@ -17,6 +20,27 @@ def queue_relaxation_time(load: float, arrival_dispersion: float, service_scv: f
     they are then like. ``arrival_dispersion``: variance over mean of the arrivals in a long time; ``load`` in (0, 1).
     """
     return (arrival_dispersion + service_scv) / 2 / (1 - math.sqrt(load)) ** 2
+
+
+def missing_fraction(time: float) -> float:
+    """Return by what fraction the mean number in a queue that began empty is below that of the steady state.
+
+    ``time``: since the empty start, in relaxation times. The formula is that of reflected Brownian motion, which queues
+    near saturation are like: 2 (1 + s) (1 - Phi(sqrt(s))) - 2 sqrt(s) phi(sqrt(s)) with s = 2 time, since the
+    relaxation time is 2 where drift and variance are 1. It is 1 at time 0, 0.057 at 1 and 0.0115 at 2.
+    Abate and Whitt, Advances in Applied Probability 19 (1987), 560-598, Corollary 1.1.1.
+    """
+    s = 2 * time
+    root = math.sqrt(s)
+    density = math.exp(-s / 2) / math.sqrt(2 * math.pi)
+    return max(0.0, 2 * (1 + s) * float(ndtr(-root)) - 2 * root * density)
+
+
+def mean_missing_fraction(start: float, stop: float) -> float:
+    """Return the mean of ``missing_fraction`` from ``start`` to ``stop``, in relaxation times; 0 <= start < stop."""
+    # Beyond 20 relaxation times it is below 1e-10.
+    last = min(stop, 20.0)
+    return float(quad(missing_fraction, start, last)[0]) / (stop - start) if start < last else 0.0
 
 
 def relaxation_time(

@@ -14,7 +14,7 @@ from testbed.theory.static_assignment import Thresholds
 class Stability(msgspec.Struct, frozen=True):
     """Queues stay finite for a load below ``bound``; ``load`` is the scenario's, ``reason`` where the bound comes from.
 
-    Both are work per server per time unit, at speed 1: sizes, not service times, which depend on where a job goes.
+    Both are loads as the scenario counts them: fractions of the capacity, or work per server (``workload.load_per``).
     Where ``reason`` begins with "at most" the true bound may be lower.
     """
 
@@ -51,6 +51,12 @@ def stability_bound(scenario: Scenario) -> Stability:
 
 def stability_of(model: ClusterModel) -> Stability:
     """Return what ``stability_bound`` does, of a scenario's model."""
+    found = _in_work(model)
+    return Stability(found.bound / model.load_unit, found.load / model.load_unit, found.reason)
+
+
+def _in_work(model: ClusterModel) -> Stability:
+    """Return the stability bound in work per server and time unit, at speed 1."""
     thresholds = Thresholds.of(model)
     if thresholds is not None:
         return _of_thresholds(model, thresholds)

@@ -263,7 +263,7 @@ def _best(model: ClusterModel) -> str:
     policy = ZeroRedundancy() if thresholds is None else thresholds.policy
     signals = np.array(model.parameters.signal_probabilities(len(model.types)), dtype=np.float64)
     best = stability_bound(pools_of(model), policy, signals)
-    load = f"the best stability bound is a load of {best.rate * model.load / model.rate:.4g}"
+    load = f"the best stability bound is a load of {best.rate * model.load / model.rate / model.load_unit:.4g}"
     if model.mean_delay > 0:
         load += " if messages took no time"
     if isinstance(policy, KnownSizes):

@@ -45,7 +45,8 @@ def settings(scenario: Scenario, swept: Sequence[tuple[str, str]] = ()) -> Secti
     pairs = [
         ("servers", pools),
         ("dispatchers", str(scenario.cluster.dispatchers)),
-        ("load", f"{scenario.load:.4g}"),
+        ("load", _load(scenario)),
+        *([("speeds", speeds)] if (speeds := _speeds(scenario)) else []),
         ("arrivals", _distribution(workload.arrivals)),
         ("sizes", _distribution(workload.size)),
         *([("tasks per job", _distribution(workload.tasks))] if workload.task_numbers.most > 1 else []),
@@ -67,6 +68,26 @@ def settings(scenario: Scenario, swept: Sequence[tuple[str, str]] = ()) -> Secti
         ("seed", str(scenario.seed)),
     ]
     return Section("Settings", [Facts(pairs)])
+
+
+def _load(scenario: Scenario) -> str:
+    """Return the load; where the capacity is not one server of speed 1 for each, also what it is a fraction of."""
+    load = f"{scenario.load:.4g}"
+    if not _speeds(scenario):
+        return load
+    if scenario.workload.load_per == "server":
+        return f"{load} of one server of speed 1"
+    return f"{load} of the capacity, which is {scenario.load_unit:.4g} per server"
+
+
+def _speeds(scenario: Scenario) -> str:
+    """Return the speeds that are not 1, by type and pool."""
+    types = scenario.workload.types
+    return "; ".join(
+        (f"{t.name}: " if types[1:] else "") + ", ".join(f"{speed:g} in {pool}" for pool, speed in t.speed.items())
+        for t in types
+        if any(speed != 1 for speed in t.speed.values())
+    )
 
 
 def reproduction(folder: Path, command: str, environment: dict[str, Any]) -> Section:

@@ -23,6 +23,7 @@ from testbed.cluster.observing import Observer, theory_of
 from testbed.cluster.snapshot import Snapshot
 from testbed.core.messages import ProtocolError
 from testbed.core.records import Measurements
+from testbed.measure.empty_start import automatic_start
 from testbed.measure.summary import summarise
 from testbed.runs.display import Display
 from testbed.runs.experiment import keep_records
@@ -213,6 +214,7 @@ class LongRunningCluster:
 
     def _save(self, run: VariantRun, measurements: Measurements) -> None:
         scenario = self.scenario
+        asked = nominal(scenario)
         if scenario.dispatch.policy != run.scenario.dispatch.policy:
             run.variant = scenario.dispatch.policy
         run.scenario = self.result.scenario = scenario
@@ -220,11 +222,12 @@ class LongRunningCluster:
         run.cluster_measurements = measurements
         run.cluster = summarise(
             measurements,
-            nominal(scenario),
+            asked,
             variant=run.variant,
             replication=0,
             time_unit_seconds=scenario.run.time_unit_seconds,
-            window=self._window(measurements),
+            window=self._window(measurements, asked.relaxation_time),
+            began=self._settled,
             prediction=msgspec.to_builtins(prediction),
             calibration=run.calibration,
         )
@@ -234,13 +237,17 @@ class LongRunningCluster:
         self._folder.write_summaries([run.cluster])
         self.result.runs.append(run)
 
-    def _window(self, measurements: Measurements) -> tuple[float, float]:
+    def _window(self, measurements: Measurements, relaxation: float | None) -> tuple[float, float]:
         """Return the measured time: under the present settings, warmed up, and as far back as records and slices go."""
         stop = measurements.stopped_at
         starts = [self._settled, kept_since(measurements)]
         if len(measurements.occupancy_edges):
             starts.append(float(measurements.occupancy_edges[0]))
-        warm = max(starts) + self.scenario.horizon - self.scenario.run.duration
+        least = self.scenario.horizon - self.scenario.run.duration
+        if self.scenario.run.warmup == "auto":
+            began = min(max(starts), stop)
+            return automatic_start(measurements.columns, (began, stop), least, relaxation), stop
+        warm = max(starts) + least
         return (warm if warm < stop else min(max(starts), stop)), stop
 
     # --- what others see of it ---

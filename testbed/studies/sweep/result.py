@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from testbed.measure.statistics import Interval, replication_interval
-from testbed.measure.summary import Summary
+from testbed.measure.summary import Summary, judged_together
 from testbed.runs.tables import html, plain_text
 from testbed.studies.sweep.plan import FinishedRun, Plan, Precision, RunKey
 from testbed.studies.sweep.quantities import paired
@@ -45,10 +45,10 @@ class SweepResult:
         return self.plan.precisions(self.runs)
 
     def summaries(self, point: int, variant: str, place: str) -> list[Summary]:
-        """Return the summaries of a variant at a point, by replication."""
+        """Return the summaries of a variant at a point, by replication, with verdicts of all of them together."""
         keys = (RunKey(point, variant, replication) for replication in range(self.plan.most_replications))
         found = (self.runs[key].summary(place) for key in keys if key in self.runs)
-        return [summary for summary in found if summary is not None]
+        return judged_together([summary for summary in found if summary is not None])
 
     @cached_property
     def predictions(self) -> dict[tuple[int, str], Prediction | NoPrediction]:

@@ -43,11 +43,12 @@ class SweepFolder(StudyFolder):
 
     remedy = "make room and go on with --resume"
 
-    def __init__(self, path: Path, scenario: Scenario, goal: Goal) -> None:
+    def __init__(self, path: Path, scenario: Scenario, header: _Header) -> None:
         """Open a folder, and lock it. Raises OutputError when it is open already."""
         super().__init__(path)
         self.scenario = scenario
-        self.goal = goal
+        self.goal = header.goal
+        self._header = header
         self.runs: dict[RunKey, FinishedRun] = {}
         self._log = self._open()
 
@@ -55,12 +56,13 @@ class SweepFolder(StudyFolder):
     def begin(cls, scenario: Scenario, goal: Goal, parent: Path) -> Self:
         """Make a new folder in ``parent``. Raises OutputError."""
         path = make_folder(parent, scenario.name)
-        text = resolved(scenario)
-        (path / "scenario.toml").write_text(text, encoding="utf-8")
+        text = resolved(scenario).encode()
+        (path / "scenario.toml").write_bytes(text)
         write_environment(path, time.time(), None)
         # This file is written last, because it makes the folder one of a sweep.
-        _write_header(path, _Header(scenario=_digest(text), goal=goal))
-        return cls(path, scenario, goal)
+        header = _Header(scenario=_digest(text), goal=goal)
+        _write_header(path, header)
+        return cls(path, scenario, header)
 
     @classmethod
     def resume(cls, path: Path, scenario: Scenario | None = None) -> Self:
@@ -73,17 +75,18 @@ class SweepFolder(StudyFolder):
             found = load(path / "scenario.toml")
         except ScenarioError as error:
             raise OutputError(str(error)) from None
-        if _digest(resolved(found)) != header.scenario:
+        # Of the file, not of what this version would write: keys and defaults may have been added since.
+        if _digest((path / "scenario.toml").read_bytes()) != header.scenario:
             raise OutputError(
                 f"{path / 'scenario.toml'}: was changed since the sweep began, and does not describe the finished "
                 "runs; undo the change, or begin a new sweep"
             )
-        if scenario is not None and _digest(resolved(scenario)) != header.scenario:
+        if scenario is not None and resolved(scenario) != resolved(found):
             raise OutputError(
                 f"{path}: holds a sweep of another scenario, or of this one before it was changed (see scenario.toml "
                 "there); begin a new sweep, or give --resume alone to resume that one"
             )
-        return cls(path, found, header.goal)
+        return cls(path, found, header)
 
     def change_goal(self, goal: Goal) -> None:
         """Set another target or budget. Raises OutputError for other places, on which runs would be missing."""
@@ -92,7 +95,8 @@ class SweepFolder(StudyFolder):
                 f"{self.path}: the sweep runs on {','.join(self.goal.on)}, not on {','.join(goal.on)}; begin a new one"
             )
         self.goal = goal
-        _write_header(self.path, _Header(scenario=_digest(resolved(self.scenario)), goal=goal))
+        self._header = msgspec.structs.replace(self._header, goal=goal)
+        _write_header(self.path, self._header)
 
     def _open(self) -> BinaryIO:
         try:
@@ -134,8 +138,8 @@ class SweepFolder(StudyFolder):
         self._log.close()
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
 
 
 def _write_header(path: Path, header: _Header) -> None:

@@ -143,13 +143,14 @@ class SweepRun:
 
 def twin_summary(scenario: Scenario, measurements: Measurements) -> Summary:
     """Return the summary of a run of the twin; the caller sets its variant and replication."""
+    asked = nominal(scenario)
     summary = summarise(
         measurements,
-        nominal(scenario),
+        asked,
         variant="",
         replication=0,
         time_unit_seconds=scenario.run.time_unit_seconds,
-        window=measured_window(measurements, scenario.run.warmup, scenario.horizon),
+        window=measured_window(measurements, scenario.run.warmup, scenario.horizon, asked.relaxation_time),
     )
     return _without_slices(summary)
 

@@ -68,6 +68,7 @@ def _threshold(action: str, tau: float, *, slow: float, load: float) -> Settings
         **_policy("static"),
         "workload.types": types,
         "workload.load": load,
+        "workload.load_per": "server",
         "threshold": {"action": action, "tau": tau},
         "run.duration": 12000,
         "run.warmup": 200,

@@ -11,7 +11,6 @@ from testbed.measure.statistics import (
     autocorrelation_time,
     departures,
     mean_interval,
-    mser5,
     number_in_system,
     number_over,
     quantiles,
@@ -225,34 +224,6 @@ def test_a_tail_that_the_samples_do_not_reach_has_no_upper_bound():
     assert found[0.9].high is not None
     assert all(q.value is None and q.low is None and q.high is None for q in quantiles([math.nan], 0))
     assert quantiles([2.0], 1)[0].value == 2.0
-
-
-def test_mser5_cuts_a_known_transient():
-    # The mean decays from 20 to 0 with time constant 40: after 200 observations it is below the noise.
-    rng = np.random.default_rng(20)
-    cuts = [mser5(rng.standard_normal(4000) + 20 * np.exp(-np.arange(4000) / 40)) for _ in range(50)]
-    assert all(cut % 5 == 0 for cut in cuts)
-    assert 80 <= np.median(cuts) <= 400
-    assert min(cuts) >= 60
-
-
-def test_mser5_equals_its_definition_by_brute_force():
-    rng = np.random.default_rng(21)
-    series = rng.standard_normal(203) + 1000 + 5 * np.exp(-np.arange(203) / 20)
-    means = series[:200].reshape(40, 5).mean(axis=1)
-    statistic = [np.sum((means[d:] - means[d:].mean()) ** 2) / (40 - d) ** 2 for d in range(21)]
-    assert mser5(series) == 5 * int(np.argmin(statistic))
-
-
-def test_mser5_leaves_short_series_alone_and_bears_missing_values():
-    assert mser5([]) == 0
-    assert mser5([5.0, 1.0, 1.0]) == 0
-    assert mser5(np.full(100, math.nan)) == 0
-    series = np.concatenate((np.full(50, 10.0), np.tile([0.0, 1.0, 0.5, 0.25, 0.75], 90)))
-    assert mser5(series) == 50
-    series[::7] = math.nan
-    series[100:110] = math.nan
-    assert mser5(series) == 50
 
 
 def test_queue_lengths_are_averaged_over_whole_slices_only():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from testbed.core.outcomes import JobOutcome
-from testbed.measure.summary import decode, encode, measured_window, summarise
+from testbed.measure.summary import decode, encode, judged_together, measured_window, summarise
 
 SETTINGS = {"variant": "random", "replication": 0, "time_unit_seconds": 0.05}
 
@@ -116,6 +116,14 @@ def test_the_window_ends_where_arrivals_stopped(run):
     assert measured_window(short, 150.0, 300.0) == (150.0, 150.0)
 
 
+def test_an_automatic_warmup_lasts_two_relaxation_times(run):
+    assert measured_window(run, "auto", 300.0, 40.0) == (80.0, 300.0)
+    assert measured_window(run, "auto", 300.0, 1.0) == (50.0, 300.0)  # what runs before the duration
+    assert measured_window(run, "auto", 300.0, 1000.0) == (150.0, 300.0)  # half of the run
+    short = msgspec.structs.replace(run, stopped_at=120.0)
+    assert measured_window(short, "auto", 300.0, 40.0) == (60.0, 120.0)
+
+
 def test_an_automatic_warmup_ends_with_the_transient(run):
     # Response times of jobs that arrive before time 40 are raised far above the others'; records in any order.
     rng = np.random.default_rng(1)
@@ -123,7 +131,26 @@ def test_an_automatic_warmup_ends_with_the_transient(run):
     columns = {name: values[shuffled] for name, values in run.columns.items()}
     columns["response"] = columns["response"] + 50 * (columns["arrival"] < 40.0)
     start, stop = measured_window(msgspec.structs.replace(run, columns=columns), "auto", 300.0)
-    assert 39.5 <= start <= 60.0
+    assert 90.0 <= start <= 150.0
     assert stop == 300.0
     nobody = msgspec.structs.replace(run, columns={name: values[:0] for name, values in columns.items()})
-    assert measured_window(nobody, "auto", 300.0) == (0.0, 300.0)
+    assert measured_window(nobody, "auto", 300.0) == (50.0, 300.0)
+
+
+def test_replications_are_judged_together(summary):
+    def replications(early):
+        return [
+            msgspec.structs.replace(
+                summary, number_in_system_mean=50.0 + i % 3, early_number_in_system_mean=early + i % 3 + 0.1 * i
+            )
+            for i in range(20)
+        ]
+
+    empty = judged_together(replications(40.0))
+    assert not any(run.verdict.valid for run in empty)
+    assert "over 20 replications" in empty[0].verdict.reasons[0]
+    assert all(run.verdict.valid for run in judged_together(replications(49.0)))
+    again = judged_together(judged_together(replications(49.0)))
+    assert len(again[0].verdict.checks) == len(summary.verdict.checks) + 1
+    assert judged_together([summary]) == [summary]
+    assert all(run.verdict.valid for run in judged_together([summary] * 3))  # too few

@@ -45,7 +45,7 @@ def with_process(run, process):
 def test_a_healthy_run_is_valid_and_every_check_was_made(healthy, nominal):
     found = verdict(healthy, nominal)
     assert failed(found) == []
-    assert len(found.checks) == 15
+    assert len(found.checks) == 16
     assert "not tested" not in {check.figure for check in found.checks}
 
 
@@ -56,7 +56,7 @@ def test_the_twin_is_not_asked_about_processes(healthy, nominal):
     assert {check.name for check in found.checks}.isdisjoint(
         {"dispatch lag", "overhead", "timer lateness", "CPU usage", "rejected frames", "exact timers"}
     )
-    assert len(found.checks) == 9
+    assert len(found.checks) == 10
 
 
 def test_time_spent_in_messages_is_suspect_unless_the_scenario_asks_for_it(healthy, nominal):
@@ -250,22 +250,34 @@ def test_the_busy_time_that_died_with_a_process_is_not_missed(simulate_run, nomi
 
 def test_a_run_shorter_than_two_relaxation_times_is_suspect(healthy, nominal):
     found = verdict(healthy, replace(nominal, relaxation_time=1559.75))
-    assert failed(found) == ["run length"]
-    assert found.reasons == [
+    assert failed(found) == ["run length", "distance from the empty start"]
+    assert found.reasons[:1] == [
         "the run lasted 0.19 relaxation times of 1560 time units, the time in which such queues forget that they began "
         "empty: use a longer warmup and duration (at least 3120 time units together)"
     ]
-    assert failed(verdict(healthy, replace(nominal, relaxation_time=150.1))) == ["run length"]
-    for enough in (150.0, 0.0, None):  # the run lasts 300 time units, of which 50 are its warm-up
+    late = (100.0, 300.0)
+    assert "run length" in failed(verdict(healthy, replace(nominal, relaxation_time=150.1), window=late))
+    for enough in (150.0, 0.0, None):  # the run lasts 300 time units
+        assert "run length" not in failed(verdict(healthy, replace(nominal, relaxation_time=enough), window=late))
+
+
+def test_a_window_close_to_the_empty_start_is_suspect(healthy, nominal):
+    memory = replace(nominal, relaxation_time=100.0)
+    found = verdict(healthy, memory)  # the window begins at 50
+    assert failed(found) == ["distance from the empty start"]
+    assert "use a longer warmup and duration (at least 200 time units each)" in found.reasons[0]
+    assert verdict(healthy, memory, window=(200.0, 300.0)).valid
+    for enough in (20.0, 0.0, None):
         assert verdict(healthy, replace(nominal, relaxation_time=enough)).valid
 
 
 def test_the_twin_and_a_run_stopped_early_are_asked_how_long_they_ran(healthy, nominal):
     memory = replace(nominal, relaxation_time=140.0)
+    late = (230.0, 300.0)
     twin = msgspec.structs.replace(healthy, source="twin", processes=[])
-    assert verdict(twin, memory).valid
-    assert failed(verdict(msgspec.structs.replace(twin, stopped_at=270.0), memory)) == ["run length"]
-    assert failed(verdict(twin, memory, window=(50.0, 270.0))) == ["run length"]
+    assert verdict(twin, memory, window=late).valid
+    assert "run length" in failed(verdict(msgspec.structs.replace(twin, stopped_at=270.0), memory, window=late))
+    assert "run length" in failed(verdict(twin, memory, window=(50.0, 270.0)))
 
 
 def test_a_scenario_without_a_steady_state_is_suspect(healthy, nominal):
@@ -332,3 +344,19 @@ def test_healthy_runs_are_rarely_suspect(simulate_run, nominal):
 )
 def test_shares_are_written_as_percentages(share, text):
     assert percent(share) == text
+
+
+def test_regular_arrivals_may_miss_one_at_the_edge_of_the_window(healthy, nominal):
+    regular = replace(nominal, work_scv=0.0, arrival_dispersion=0.0, rate=1.0, servers=1, load=0.5, gap_cdf=None)
+
+    def arrived_load(first):
+        jobs = np.arange(first, 100.0)
+        columns = {name: values[: len(jobs)].copy() for name, values in healthy.columns.items()}
+        columns |= {"arrival": jobs, "work": np.full(len(jobs), 0.5), "tasks": np.ones(len(jobs), dtype=int)}
+        run = msgspec.structs.replace(healthy, columns=columns)
+        checks = verdict(run, regular, window=(0.0, 100.0)).checks
+        return next(check for check in checks if check.name == "arrived load")
+
+    assert arrived_load(1.0).passed  # 99 arrivals
+    assert arrived_load(1.5).passed
+    assert not arrived_load(3.0).passed  # 97

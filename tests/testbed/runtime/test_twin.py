@@ -75,3 +75,24 @@ def test_a_twin_that_is_stopped_before_it_begins_has_measured_nothing() -> None:
     assert measured.stopped_at == 0.0
     assert check(measured.columns, measured.counters["jobs arrived"]).balanced
     assert len(measured.columns["job"]) == 0
+
+
+@pytest.mark.parametrize("rate", [0.1, 1, 3, 7, 10, 13])
+@pytest.mark.parametrize(("gaps", "buffer", "dropped"), [(1, 1, 0), (1, 2, 0), (2, 1, 499), (3, 1, 666)])
+def test_rounding_does_not_decide_which_jobs_are_dropped(rate: float, gaps: int, buffer: int, dropped: int) -> None:
+    """A service that takes so many gaps between arrivals ends before the job arrives that comes at the same time."""
+    regular = {
+        "cluster.dispatchers": 1,
+        "cluster.pools": [{"name": "main", "servers": 1, "buffer": buffer}],
+        "workload": {
+            "rate": rate,
+            "arrivals": {"kind": "deterministic"},
+            "size": {"kind": "deterministic", "value": gaps / rate},
+        },
+        "run.warmup": 0,
+        "run.duration": 1000 / rate,
+        "dispatch.policy": "random",
+    }
+    outcome = simulate(scenario(**regular)).columns["outcome"]
+    assert len(outcome) == pytest.approx(999, abs=1)
+    assert np.count_nonzero(outcome == JobOutcome.DROPPED) == pytest.approx(dropped, abs=1)

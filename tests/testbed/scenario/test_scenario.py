@@ -27,7 +27,8 @@ from testbed.scenario import (
     variants,
 )
 from testbed.scenario.policies import policies
-from testbed.workload.distributions import Erlang, Hyperexponential, Uniform
+from testbed.workload.arrivals import Poisson, Renewal
+from testbed.workload.distributions import Erlang, Exponential, Hyperexponential, Uniform
 
 SMALL = """
 name = "small"
@@ -35,6 +36,7 @@ name = "small"
 pools = [{ name = "fast", servers = 2 }, { name = "slow", servers = 3, buffer = 4 }]
 [workload]
 load = 0.5
+load_per = "server"
 size = { kind = "erlang", phases = 2, mean = 2.0 }
 types = [{ name = "a", probability = 0.4, speed = { fast = 3.0 } }, { name = "b", probability = 0.6 }]
 [dispatch]
@@ -77,6 +79,36 @@ def test_rate_and_load_follow_from_each_other() -> None:
     assert by_rate.rate == 2.0
     assert by_rate.load == pytest.approx(2.0 * 2 / 5)
     assert by_rate.with_settings({"workload.load": 0.25}).rate == pytest.approx(0.25 * 5 / 2)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "capacity"),
+    [
+        ({"a": {}, "b": {}}, 5.0),
+        ({"a": {"fast": 2.0, "slow": 2.0}, "b": {"fast": 2.0, "slow": 2.0}}, 10.0),
+        ({"a": {"fast": 2.0, "slow": 2.0}, "b": {}}, 5 / (0.4 / 2 + 0.6)),  # alike: the mean time for a unit of work
+        # The fast pool serves a at 2 * 3 = 6, the slow one b at 3: b is the bottleneck unless fast servers help.
+        # 0.4 c / 6 + (0.6 c - 3) / 2 = 1, from the fast pool's time.
+        ({"a": {"fast": 3.0}, "b": {}}, 2.5 / (0.4 / 6 + 0.3)),
+    ],
+)
+def test_load_is_the_fraction_of_what_the_servers_can_do(speeds: dict[str, dict[str, float]], capacity: float) -> None:
+    types = [{"name": "a", "probability": 0.4}, {"name": "b", "probability": 0.6}]
+    for job_type in types:
+        job_type["speed"] = speeds[str(job_type["name"])]
+    scenario = small(**{"workload.types": types, "workload.load_per": "capacity"})
+    assert scenario.load == 0.5
+    assert scenario.rate == pytest.approx(0.5 * capacity / 2)  # of mean size 2
+    assert scenario.work_per_server == pytest.approx(0.5 * capacity / 5)
+    assert scenario.with_settings({"workload.rate": 1.0}).load == pytest.approx(2 / capacity)
+    old = scenario.with_settings({"workload.load_per": "server"})
+    assert (old.load, old.rate) == (0.5, 0.5 * 5 / 2)
+
+
+def test_one_type_uses_the_sum_of_the_speeds() -> None:
+    types = [{"name": "a", "probability": 1.0, "speed": {"fast": 2.0}}]
+    scenario = small(**{"workload.types": types, "workload.load_per": "capacity", "workload.load": 0.85})
+    assert scenario.rate == pytest.approx(0.85 * (2 * 2 + 3) / 2)
 
 
 def test_servers_are_numbered_in_the_order_of_the_pools() -> None:
@@ -141,6 +173,7 @@ def test_a_scenario_is_built_in_python_as_in_a_file() -> None:
         cluster=ClusterSettings(pools=[Pool(name="fast", servers=2), Pool(name="slow", servers=3, buffer=4)]),
         workload=WorkloadSettings(
             load=0.5,
+            load_per="server",
             size=Erlang(phases=2, mean=2.0),
             types=[JobType(name="a", probability=0.4, speed={"fast": 3.0}), JobType(name="b", probability=0.6)],
         ),
@@ -162,12 +195,58 @@ def test_what_is_built_in_python_is_checked_as_well() -> None:
         msgspec.structs.replace(scenario, dispatch="random").checked()
 
 
-def test_another_policy_drops_the_parameters_that_it_does_not_know() -> None:
+def test_parameters_belong_to_their_policy() -> None:
     jsq = small(**{"dispatch.policy": "jsq"})
-    assert jsq.dispatch == Dispatch("jsq", policies()["jsq"].Parameters(timeout=2.5))
+    assert jsq.dispatch == Dispatch("jsq", policies()["jsq"].Parameters())
+    filling = small(**{"dispatch.policy": "batch-filling", "workload.tasks": 2, "cluster.pools.slow.buffer": None})
+    assert filling.dispatch.parameters == policies()["batch-filling"].Parameters()
+    copying = {"dispatch.policy": "redundancy-d", "cluster.pools.slow.buffer": None, "workload.types": None}
+    assert small(**copying).dispatch.parameters == policies()["redundancy-d"].Parameters()
+    assert small(**{"dispatch.d": 2, "dispatch.policy": "jiq"} | {"dispatch.d": None}).dispatch.policy == "jiq"
+    same = small(**{"dispatch.policy": "power-of-d"})
+    assert same.dispatch == small().dispatch
     assert small(**{"dispatch.policy": "random"}).dispatch.parameters == policies()["random"].Parameters()
     with pytest.raises(ScenarioError, match=r"dispatch\.d: unknown key \(known keys of policy \"random\""):
         small(**{"dispatch.policy": "random", "dispatch.d": 2})
+
+
+@pytest.mark.parametrize("first", ["kind", "value"])
+def test_the_keys_of_a_distribution_belong_to_its_kind(first: str) -> None:
+    hyper = {"workload.size.kind": "hyperexponential", "workload.size.scv": 5.0}
+    ordered = hyper if first == "kind" else dict(reversed(hyper.items()))
+    assert small(**ordered).workload.size == Hyperexponential(scv=5.0)  # and not the mean of the Erlang distribution
+    assert small(**{"workload.size.kind": "erlang"}).workload.size == Erlang(phases=2, mean=2.0)
+    gap = {"kind": "hyperexponential", "mean": 2.0, "scv": 3.0}
+    arrivals = small(**{"workload.arrivals": {"kind": "renewal", "gap": gap}})
+    other = arrivals.with_settings({"workload.arrivals.gap.kind": "exponential"}).workload.arrivals
+    assert other == Renewal(gap=Exponential(mean=1.0))
+    assert arrivals.with_settings({"workload.arrivals.kind": "poisson"}).workload.arrivals == Poisson()
+
+
+def test_a_default_is_written_as_it_is_read() -> None:
+    scenario = small(**{"dispatch.policy": "power-of-d"})
+    assert resolved(scenario) == resolved(decode(tomllib.loads(resolved(scenario))))
+    for name, policy in policies().items():
+        text = {"policy": name}
+        try:
+            scenario = small(dispatch=text, **{"cluster.pools.slow.buffer": None, "workload.types": None})
+        except ScenarioError:
+            assert policy.admits or policy.name == "static"  # it needs parameters, or central queues
+            continue
+        again = decode(tomllib.loads(resolved(scenario)))
+        assert resolved(again) == resolved(scenario)
+
+
+def test_a_relative_file_of_a_scenario_built_in_python_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "arrivals.csv").write_text("arrival\n0\n1\n2\n")
+    monkeypatch.chdir(tmp_path)
+    trace = {"workload.arrivals": {"kind": "trace", "file": "arrivals.csv", "repeat": True}}
+    scenario = small(**trace)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "scenario.toml").write_text(resolved(scenario))
+    assert load(tmp_path / "elsewhere" / "scenario.toml") == scenario
 
 
 def test_settings_reach_lists_by_name_and_by_index() -> None:

@@ -72,7 +72,7 @@ SLIPS = [
     ('"power-of-d"', "3", "dispatch.policy = 3: unknown policy (known: batch-filling, "),
     # out of range
     ("servers = 40", "servers = 0", "cluster.pools[0].servers = 0: must be a whole number of at least 1"),
-    ("load = 0.8", "load = 0", "workload.load = 0: must be a number above 0 (arrival rate of work per server: "),
+    ("load = 0.8", "load = 0", "workload.load = 0: must be a number above 0 (arrival rate of work as a fraction of "),
     ("warmup = 50", "warmup = nan", "run.warmup = nan: must be a finite number"),
     ("load = 0.8", "load = inf", "workload.load = inf: must be a finite number"),
     ("main = 1.0", "main = 1.0, spare = -2", "workload.types[0].speed.spare = -2: must be a number of at least 0 ("),

@@ -140,3 +140,16 @@ def test_what_can_t_be_is_said_with_its_place(grid: object, points: object, prob
         swept(grid, points)
     assert problem in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_variant_of_another_policy_does_not_follow_a_parameter_of_the_same_name() -> None:
+    with pytest.raises(ScenarioError) as raised:
+        swept({"dispatch.timeout": [2, 3]}, variants=[{"name": "all", "set": {"dispatch.policy": "jsq"}}])
+    assert str(raised.value) == (
+        "scenario: variants[0] (all): sets dispatch.policy, which has a timeout of its own, and the sweep sets "
+        "dispatch.timeout, which this variant would not follow; sweep dispatch.policy together with dispatch.timeout "
+        "instead"
+    )
+    same = swept({"dispatch.d": [2, 3]}, variants=[{"name": "late", "set": {"dispatch.policy": "power-of-d"}}])
+    assert [dict(variants(point.scenario))["late"].dispatch.parameters.d for point in sweep_points(same)] == [2, 3]
+    assert len(sweep_points(swept({"dispatch.d": [2, 3]}))) == 2  # random has no such parameter

@@ -37,6 +37,7 @@ def make_scenario(
         ),
         workload=WorkloadSettings(
             load=load,
+            load_per="server",
             arrivals=arrivals or Poisson(),
             size=size or Exponential(),
             types=types or [JobType(name="default", probability=1.0)],

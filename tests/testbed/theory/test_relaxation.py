@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy.linalg import eigvals
+from scipy.linalg import eigvals, expm
 
 from testbed.runs.nominal import nominal
 from testbed.scenario import Scenario
-from testbed.theory.relaxation import queue_relaxation_time
+from testbed.theory.relaxation import mean_missing_fraction, missing_fraction, queue_relaxation_time
 
 HYPEREXPONENTIAL = {"kind": "hyperexponential", "mean": 1.0, "scv": 4.0}
 
@@ -42,7 +42,7 @@ def slowest(load, arrival_phases, service_phases, longest=100):
 
 
 def quickstart(**settings):
-    scenario = Scenario.from_file("quickstart").with_settings({"variants": None})
+    scenario = Scenario.from_file("quickstart").with_settings({"variants": None, "workload.load_per": "server"})
     return scenario.with_settings({key.replace("__", "."): value for key, value in settings.items()})
 
 
@@ -109,3 +109,23 @@ def test_servers_that_move_tasks_are_not_held_to_a_fixed_share():
     }
     assert not nominal(quickstart(**slow_pool)).stable
     assert nominal(quickstart(**slow_pool, balance={"policy": "stealing", "probe_rate": 1.0})).stable
+
+
+def test_the_missing_fraction_is_that_of_a_queue_near_saturation():
+    # The M/M/1 queue at load 0.95 from its generator, cut off at length 300, by uniformisation.
+    load, longest = 0.95, 300
+    Q = np.diag(np.full(longest - 1, load), 1) + np.diag(np.ones(longest - 1), -1)
+    np.fill_diagonal(Q, -Q.sum(axis=1))
+    relaxation = queue_relaxation_time(load, 1.0, 1.0)
+    length = np.arange(longest)
+    steady = load**length / (load**length).sum()
+    for times in (0.1, 0.5, 1.0, 2.0):
+        missing = 1 - (expm(Q * times * relaxation)[0] @ length) / (steady @ length)
+        assert missing_fraction(times) == pytest.approx(missing, abs=0.02)
+    assert missing_fraction(0.0) == 1.0
+    assert missing_fraction(1.0) == pytest.approx(0.0568, abs=1e-4)
+    assert missing_fraction(2.0) == pytest.approx(0.0115, abs=2e-4)
+    grid = np.linspace(0.5, 3.0, 2001)
+    assert mean_missing_fraction(0.5, 3.0) == pytest.approx(np.mean([missing_fraction(t) for t in grid]), rel=1e-3)
+    assert mean_missing_fraction(30.0, 40.0) == 0.0
+    assert mean_missing_fraction(0.0, 100.0) == pytest.approx(0.25 / 100, rel=1e-3)

@@ -44,6 +44,15 @@ def test_capacity_sends_each_type_where_it_is_fast(scenario):
     assert stability_bound(scenario("power-of-d", pools=pools, types=types)).bound == near(3.0)
 
 
+def test_the_bound_is_a_fraction_of_the_capacity_as_the_load_is(scenario):
+    for policy, bound in (("jsq", 1.0), ("random", 4 / 5)):
+        found = stability_bound(
+            scenario(policy, pools=FAST_AND_SLOW, types=ONE_TYPE).with_settings({"workload.load_per": "capacity"})
+        )
+        assert found.bound == near(bound)
+        assert found.load == near(0.8)
+
+
 def test_finite_buffers_are_always_stable(scenario):
     assert stability_bound(scenario("random", buffer=10, load=5.0)).bound == math.inf
     mixed = [Pool(name="fast", servers=1, buffer=3), Pool(name="slow", servers=3)]

@@ -46,7 +46,7 @@ def scenario(
         "cluster": {
             "pools": [{"name": f, "servers": m, "queue": queue} for f, m in zip(("one", "two"), n, strict=True)]
         },
-        "workload": {"rate": rate, "size": settings.pop("size", TEN), "types": types},
+        "workload": {"rate": rate, "load_per": "server", "size": settings.pop("size", TEN), "types": types},
         "dispatch": {"policy": "static"},
     }
     if action is not None:

@@ -138,6 +138,7 @@ def scenario(
             "cluster": {"pools": [{"name": name, "servers": servers, "queue": "central"} for name in POOLS]},
             "workload": {
                 "load": load,
+                "load_per": "server",
                 "size": distribution,
                 "dependence": dependence,
                 "types": [

@@ -17,6 +17,7 @@ from testbed.cli import app
 from testbed.measure.error_budget import PARTS
 from testbed.present.reports.measured import budget_of
 from testbed.present.reports.page import Facts, Folded, Items, Listing, Page, Plot, Section, Table, Text
+from testbed.present.reports.provenance import settings
 from testbed.present.reports.run import run_page
 from testbed.present.reports.sweep import sweep_page
 from testbed.runs.run_folder import OutputError, read_run
@@ -285,3 +286,23 @@ def test_a_run_that_completed_no_job_is_reported_as_just_that(
     page = read_page(html)
     assert "none of 0 jobs that arrived in the measured window was completed" in page.text
     assert not [caption for caption in page.tables if "parts of the mean" in caption]
+
+
+def test_the_settings_show_speeds_and_what_the_load_is_a_fraction_of() -> None:
+    def facts(workload: dict[str, Any]) -> dict[str, str]:
+        pools = [{"name": "slow", "servers": 5}, {"name": "fast", "servers": 5}]
+        scenario = decode(TINY | {"cluster": {"nodes": 1, "pools": pools}, "workload": workload})
+        (found,) = settings(scenario).blocks
+        assert isinstance(found, Facts)
+        return dict(found.pairs)
+
+    assert facts({"load": 0.6})["load"] == "0.6"
+    assert "speeds" not in facts({"load": 0.6})
+    types = [{"name": "a", "probability": 1.0, "speed": {"fast": 2.0}}]
+    shown = facts({"load": 0.6, "types": types})
+    assert shown["load"] == "0.6 of the capacity, which is 1.5 per server"
+    assert shown["speeds"] == "2 in fast"
+    old = facts({"load": 0.6, "load_per": "server", "types": types})
+    assert old["load"] == "0.6 of one server of speed 1"
+    two = [{"name": "a", "probability": 0.5, "speed": {"fast": 2.0}}, {"name": "b", "probability": 0.5}]
+    assert facts({"load": 0.6, "types": two})["speeds"] == "a: 2 in fast"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +71,33 @@ def test_a_changed_scenario_is_refused(tmp_path: Path, tiny: Tiny, finished: Fin
     file.write_text(file.read_text().replace("0.8", "0.81"))
     with pytest.raises(OutputError, match=r"scenario.toml: was changed since the sweep began"):
         SweepFolder.resume(path)
+
+
+def test_an_untouched_folder_is_resumed_whatever_its_defaults_look_like(
+    tmp_path: Path, tiny: Tiny, finished: Finished
+) -> None:
+    scenario = tiny({"dispatch": {"policy": "power-of-d"}})  # d is a fraction, and its default a whole number
+    folder = SweepFolder.begin(scenario, Goal(), tmp_path)
+    folder.change_goal(Goal(target=0.02))
+    folder.close()
+    SweepFolder.resume(folder.path).close()
+    SweepFolder.resume(folder.path, scenario).close()
+
+
+def test_the_folder_of_a_version_that_wrote_other_defaults_is_resumed(
+    tmp_path: Path, tiny: Tiny, finished: Finished
+) -> None:
+    scenario = tiny({"dispatch": {"policy": "power-of-d"}})
+    folder = SweepFolder.begin(scenario, Goal(), tmp_path)
+    folder.close()
+    text = (folder.path / "scenario.toml").read_bytes()
+    old = text.replace(b"d = 2.0\n", b"d = 2\n")
+    assert old != text
+    (folder.path / "scenario.toml").write_bytes(old)
+    header = (folder.path / "sweep.json").read_text()
+    digests = [hashlib.sha256(content).hexdigest() for content in (text, old)]
+    (folder.path / "sweep.json").write_text(header.replace(*digests))
+    SweepFolder.resume(folder.path, scenario).close()
 
 
 def test_target_and_budget_may_change_and_places_may_not(tmp_path: Path, tiny: Tiny, finished: Finished) -> None:
