@@ -33,7 +33,7 @@ def nominal(scenario: Scenario) -> Nominal:
     by_sizes = stays and all(all(speeds) for speeds in per_pool)
     same = by_sizes and all(speeds == per_pool[0] for speeds in per_pool)
     slowness = [
-        (job_type.probability, 1.0 / speed) for job_type, speed in zip(job_types, per_pool[0], strict=True) if speed
+        (fraction, 1.0 / speed) for fraction, speed in zip(scenario.type_fractions, per_pool[0], strict=True) if speed
     ]
     size_mean, size_second = scenario.mean_size, workload.size.second_moment
     recorded = scenario.recorded_sizes

@@ -141,6 +141,7 @@ def _check_arrivals(scenario: Scenario) -> None:
         raise ScenarioError(
             "the trace has a size for each job, so that a job has one task; leave tasks out", key="workload.tasks"
         )
+    _computed(lambda: scenario.type_fractions, "workload.arrivals")
     mean_size = _computed(lambda: scenario.mean_size, "workload.size")
     if not 0 < mean_size < math.inf:
         raise ScenarioError(f"the mean size must be positive and finite, not {mean_size:g}", key="workload.size")

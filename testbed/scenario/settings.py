@@ -310,6 +310,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         return recorded_sizes(workload.arrivals, self.replicas, workload.dependence, pools)
 
     @property
+    def type_fractions(self) -> tuple[float, ...]:
+        """The fraction of the work that each job type brings: as recorded if the arrivals are a trace with types.
+
+        Raises ValueError where the trace's types or sizes are unfit.
+        """
+        types, arrivals = self.workload.types, self.workload.arrivals
+        recorded = None
+        if isinstance(arrivals, Trace):
+            recorded = arrivals.recording.type_fractions([t.name for t in types], self.recorded_sizes)
+        return tuple(t.probability for t in types) if recorded is None else recorded
+
+    @property
     def mean_size(self) -> float:
         """Mean size of a task, in time units: of the recorded sizes if the arrivals are a trace that has them."""
         recorded = self.recorded_sizes
@@ -355,7 +367,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         types = self.workload.types
         speeds = tuple(tuple(t.speed.get(pool.name, 1.0) for t in types) for pool in self.cluster.pools)
         servers = tuple(pool.servers for pool in self.cluster.pools)
-        return capacity(servers, speeds, tuple(t.probability for t in types)) / self.servers
+        return capacity(servers, speeds, self.type_fractions) / self.servers
 
     @property
     def horizon(self) -> float:

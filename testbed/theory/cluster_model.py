@@ -14,7 +14,7 @@ from testbed.scenario.capacity import capacity
 from testbed.theory.policy_theory import PolicyTheory, theory_of_policy
 from testbed.theory.service import ServiceMixture
 from testbed.workload.arrivals import ArrivalProcess, Poisson
-from testbed.workload.distributions import Distribution
+from testbed.workload.distributions import Distribution, Empirical
 from testbed.workload.task_numbers import TaskNumbers
 
 Floats = npt.NDArray[np.float64]
@@ -65,9 +65,9 @@ class ClusterModel:
     copies: int  # the most copies of a job
     balance: Any  # the scenario's [balance], or None
     tasks: TaskNumbers  # distribution of the number of tasks of a job
-    size: Distribution
-    sizes_recorded: bool  # whether a trace has the sizes, in place of the distribution ``size``
-    types: tuple[float, ...]  # the job types' probabilities
+    size: Distribution  # of the recorded sizes, if the arrivals are a trace that has them
+    sizes_recorded: bool
+    types: tuple[float, ...]  # the fraction of the work that each job type brings
     type_names: tuple[str, ...]
     assignment: Floats | None  # under static assignment alpha_ij, the fraction of the type-j jobs sent to pool i
     dependence: Any  # of a job's sizes in several pools, or of its copies
@@ -77,8 +77,9 @@ class ClusterModel:
     def of(cls, scenario: Scenario) -> ClusterModel:
         """Return the model of a scenario."""
         workload, cluster = scenario.workload, scenario.cluster
-        size: Distribution = workload.size
-        types = tuple(t.probability for t in workload.types)
+        recorded = scenario.recorded_sizes
+        size: Distribution = workload.size if recorded is None else Empirical(values=tuple(recorded.ravel().tolist()))
+        types = scenario.type_fractions
         alpha = _assignment(scenario)
         pools = []
         ends = accumulate(pool.servers for pool in cluster.pools)
@@ -110,7 +111,7 @@ class ClusterModel:
             balance=scenario.balance,
             tasks=workload.task_numbers,
             size=size,
-            sizes_recorded=scenario.recorded_sizes is not None,
+            sizes_recorded=recorded is not None,
             types=types,
             type_names=tuple(t.name for t in workload.types),
             assignment=alpha,

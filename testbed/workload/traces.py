@@ -29,6 +29,7 @@ class Recording:
     type: tuple[str | int | None, ...] | None  # as in the file: names or indices
     sizes_by_pool: Any  # a pyarrow.Table: the columns whose names begin like those of sizes in pools
     _read: dict[tuple[str, ...], FloatArray] = dataclasses.field(default_factory=dict)
+    _indices: dict[tuple[str, ...], IntArray | None] = dataclasses.field(default_factory=dict)
 
     def sizes(self, pools: Sequence[str]) -> FloatArray | None:
         """Return the sizes of the jobs in each of ``pools``, shape (jobs, pools); None if none has a column.
@@ -55,6 +56,25 @@ class Recording:
         A value is a name or, if no type is called that, an index. With a single type all jobs are of that type,
         whatever the file says. Raises ValueError, naming the row, for a value that is neither.
         """
+        key = tuple(names)
+        if key not in self._indices:
+            self._indices[key] = self._find_types(key)
+        return self._indices[key]
+
+    def type_fractions(self, names: Sequence[str], sizes: FloatArray | None) -> tuple[float, ...] | None:
+        """Return the fraction of the work that each type brings; None if the recording has no types.
+
+        ``sizes``: of the jobs, shape (jobs,) or (jobs, pools); None if all types have the same distribution of sizes.
+        Raises ValueError like ``type_indices``.
+        """
+        indices = self.type_indices(names)
+        if indices is None:
+            return None
+        work = None if sizes is None else sizes.reshape(len(sizes), -1).mean(axis=1)
+        by_type = np.bincount(indices, weights=work, minlength=len(names))
+        return tuple((by_type / by_type.sum()).tolist())
+
+    def _find_types(self, names: tuple[str, ...]) -> IntArray | None:
         if self.type is None:
             return None
         if len(names) == 1:

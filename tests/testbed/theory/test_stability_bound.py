@@ -9,6 +9,7 @@ import pytest
 
 from testbed.scenario import JobType, Pool
 from testbed.theory.predict import stability_bound
+from testbed.workload.arrivals import Trace
 
 FAST_AND_SLOW = [Pool(name="fast", servers=1), Pool(name="slow", servers=3)]
 ONE_TYPE = [JobType(name="a", probability=1.0, speed={"fast": 2.0})]
@@ -102,3 +103,37 @@ def test_what_copies_carry_is_known_at_most(scenario, policy, parameters, settin
     copied = stability_bound(scenario(policy, servers=10, **parameters).with_settings(settings))
     assert copied.bound == near(bound)
     assert copied.reason.startswith("at most")
+
+
+@pytest.mark.parametrize("size", [0.5, 2.0])
+@pytest.mark.parametrize("policy", ["random", "jsq", "round-robin"])
+def test_the_bound_is_that_of_the_recorded_sizes(scenario, tmp_path, policy, size):
+    (tmp_path / "sizes.csv").write_text("arrival,size\n" + "".join(f"{i},{size}\n" for i in range(10)))
+    trace = Trace(file=str(tmp_path / "sizes.csv"), repeat=True)
+    found = stability_bound(scenario(policy, arrivals=trace, load=0.6))
+    assert (found.bound, found.load, found.stable) == (near(1.0), near(0.6), True)
+
+
+def test_late_binding_with_delay_counts_the_delays_against_the_recorded_sizes(scenario, tmp_path):
+    (tmp_path / "sizes.csv").write_text("arrival,size\n0,0.5\n1,1.5\n2,4\n")
+    trace = Trace(file=str(tmp_path / "sizes.csv"), repeat=True)
+    found = stability_bound(scenario("late-binding", arrivals=trace, message_delay=0.1))
+    assert found.bound == near(2.0 / (2.0 + 2 * 0.1))
+
+
+@pytest.mark.parametrize(("column", "slowness"), [("", 0.9 / 0.8 + 0.1 / 4), (",size", 0.75 / 0.8 + 0.25 / 4)])
+def test_the_types_count_as_the_trace_has_them(scenario, tmp_path, column, slowness):
+    """Nine jobs in ten are of the slow type; with sizes, those of the fast type are three times as large."""
+    rows = [
+        f"{i},{'b' if i % 10 == 9 else 'a'}" + (f",{3 if i % 10 == 9 else 1}" if column else "") for i in range(100)
+    ]
+    (tmp_path / "types.csv").write_text(f"arrival,type{column}\n" + "\n".join(rows) + "\n")
+    types = [
+        JobType(name="a", probability=0.5, speed={"main": 0.8}),
+        JobType(name="b", probability=0.5, speed={"main": 4.0}),
+    ]
+    trace = Trace(file=str(tmp_path / "types.csv"), repeat=True)
+    found = scenario("jsq", arrivals=trace, types=types, load=0.95)
+    assert found.type_fractions == near((0.75, 0.25) if column else (0.9, 0.1))
+    assert stability_bound(found).bound == near(1 / slowness)
+    assert stability_bound(found.with_settings({"workload.load_per": "capacity"})).bound == near(1.0)
