@@ -17,6 +17,7 @@ from rich.table import Table
 from testbed.measure.statistics import Interval, replication_interval
 from testbed.measure.summary import Summary, mean_response
 from testbed.theory.predict import Prediction
+from testbed.workload.arrivals import Trace
 
 if TYPE_CHECKING:
     from testbed.runs.result import Result, VariantRun
@@ -184,6 +185,15 @@ def _copies(run: VariantRun) -> Iterable[str]:
 
 def remarks(result: Result) -> Iterable[str]:
     """Yield remarks on the table: why a run is suspect, and how good each prediction is."""
+    arrivals = result.scenario.workload.arrivals
+    if isinstance(arrivals, Trace) and (unused := arrivals.recording.unused):
+        recording = arrivals.recording
+        drawn = ["sizes"] if recording.size is None else []
+        drawn += ["types"] if recording.type is None and len(result.scenario.workload.types) > 1 else []
+        yield (
+            f"{recording.file}: columns that are not used: {', '.join(unused)}"
+            + (f"; {' and '.join(drawn)} of jobs are drawn at random" if drawn else "")
+        )
     for run in result.runs:
         for reason in run.summary.verdict.reasons:
             yield f"{run.name}: suspect: {reason}"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.workload.distribution import FloatArray
-from testbed.workload.tables import column_of, number_column, read_table
+from testbed.workload.tables import column_of, find_column, integer_column, number_column, read_table
 
 IntArray = npt.NDArray[np.int64]
 
@@ -28,6 +28,7 @@ class Recording:
     size: FloatArray | None
     type: tuple[str | int | None, ...] | None  # as in the file: names or indices
     sizes_by_pool: Any  # a pyarrow.Table: the columns whose names begin like those of sizes in pools
+    unused: tuple[str, ...] = ()  # the names of columns that are none of these
     _read: dict[tuple[str, ...], FloatArray] = dataclasses.field(default_factory=dict)
     _indices: dict[tuple[str, ...], IntArray | None] = dataclasses.field(default_factory=dict)
 
@@ -110,26 +111,35 @@ def read_recording(file: str, arrival: str, size: str, type_: str, optional: Col
             table = read_table(str(path))
     else:
         table = read_table(file)
-    times = number_column(table, file, arrival)
+    # Nanoseconds since 1970 have more digits than a float: subtract the first before the conversion.
+    whole = integer_column(table, file, arrival)
+    times = number_column(table, file, arrival) if whole is None else (whole - whole[0]).astype(np.float64)
     if len(times) < 2:
         raise ValueError(f"{file} has a single arrival: a recording needs at least two")
     back = np.flatnonzero(np.diff(times) < 0)
     if len(back):
         row = int(back[0]) + 1
         raise ValueError(
-            f"{file}: column '{arrival}' must not decrease, but row {row + 1} is {times[row]} after {times[row - 1]}: "
+            f"{file}: column '{arrival}' must not decrease, but row {row + 1} is {_shown(table, file, arrival, row)} "
+            f"after {_shown(table, file, arrival, row - 1)}: "
             "sort the file by arrival"
         )
     if times[-1] == times[0]:
-        raise ValueError(f"{file}: all arrivals in column '{arrival}' are at {times[0]}")
+        raise ValueError(f"{file}: all arrivals in column '{arrival}' are at {_shown(table, file, arrival, 0)}")
     sizes = None
-    if size in table.column_names or "size" not in optional:
+    if find_column(table, file, size) is not None or "size" not in optional:
         sizes = _size_column(table, file, size)
     types = None
-    if type_ in table.column_names or "type" not in optional:
+    if find_column(table, file, type_) is not None or "type" not in optional:
         types = tuple(column_of(table, file, type_).to_pylist())
-    by_pool = table.select([name for name in table.column_names if name.startswith(PER_POOL)])
-    return Recording(file, times - times[0], sizes, types, by_pool)
+    by_pool = [index for index, name in enumerate(table.column_names) if name.startswith(PER_POOL)]
+    used = {find_column(table, file, name) for name in (arrival, size, type_)}
+    unused = [name for index, name in enumerate(table.column_names) if index not in used and index not in by_pool]
+    return Recording(file, times - times[0], sizes, types, table.select(by_pool), tuple(unused))
+
+
+def _shown(table: Any, file: str, name: str, row: int) -> object:
+    return column_of(table, file, name)[row].as_py()
 
 
 def _size_column(table: Any, file: str, name: str) -> FloatArray:

@@ -70,8 +70,8 @@ def test_file_is_read_once(tmp_path: Path) -> None:
         ("arrival,size\n1,2\n3\n", "jobs.csv can't be read as a CSV file: .*columns"),
         ("time,size\n1,2\n3,4\n", "jobs.csv has no column 'arrival'; its columns are 'time', 'size'"),
         ("arrival\n1\n", "jobs.csv has a single arrival: a recording needs at least two"),
-        ("arrival\n1\n3\n2\n", r"'arrival' must not decrease, but row 3 is 2.0 after 3.0: sort the file"),
-        ("arrival\n2\n2\n", "all arrivals in column 'arrival' are at 2.0"),
+        ("arrival\n1\n3\n2\n", r"'arrival' must not decrease, but row 3 is 2 after 3: sort the file"),
+        ("arrival\n2\n2\n", "all arrivals in column 'arrival' are at 2"),
         ("arrival\n1\nsoon\n3\n", "column 'arrival' must hold finite numbers, but row 2 is 'soon'"),
         ("arrival,size\n1,1\n,2\n3,3\n", "column 'arrival' must hold finite numbers, but row 2 is empty"),
         ("arrival\n1\n2\ninf\n", "column 'arrival' must hold finite numbers, but row 3 is inf"),
@@ -157,3 +157,47 @@ def test_shipped_recording_looks_real() -> None:
     # Day and night, and bursts: far from Poisson counts, whose index of dispersion is 1.
     number = np.histogram(recording.arrival, 100)[0]
     assert number.var() / number.mean() > 5
+
+
+@pytest.mark.parametrize("header", ["arrival, size", " Arrival ,SIZE", '"arrival","Size "'])
+def test_columns_are_found_whatever_their_capitals_and_spaces(tmp_path: Path, header: str) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n0, 0.1\n1, 0.1\n")
+    recording = Trace(file=str(tmp_path / "t.csv")).recording
+    assert recording.size is not None
+    assert recording.size.tolist() == [0.1, 0.1]
+    assert recording.unused == ()
+
+
+def test_columns_that_are_not_used_are_named(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("arrival,sizes,size_fast,user\n0,1,1,x\n1,1,1,y\n")
+    assert Trace(file=str(tmp_path / "t.csv")).recording.unused == ("sizes", "user")
+
+
+@pytest.mark.parametrize("header", ["arrival,size,size", "arrival,SIZE, Size", "Arrival,ARRIVAL,other"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, header: str) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n0,1,2\n1,1,2\n")
+    with pytest.raises(ValueError, match=r"t.csv has 2 columns '\w+' \(.*\): keep one, or rename the others"):
+        _ = Trace(file=str(tmp_path / "t.csv")).recording
+
+
+def test_a_header_that_is_not_utf8_is_refused_with_the_file(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("arrival,Größe\n0,1\n1,2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"t.csv: the names of the columns are not UTF-8; save the file as UTF-8"):
+        _ = Trace(file=str(tmp_path / "t.csv")).recording
+
+
+def test_nanoseconds_since_1970_keep_their_gaps(tmp_path: Path) -> None:
+    """Near 1.7e18 neighbouring floats are 256 apart."""
+    start = 1700158623979960100
+    times = [start + 100 * i for i in range(4)]
+    (tmp_path / "t.csv").write_text("arrival\n" + "".join(f"{time}\n" for time in times))
+    parquet.write_table(pyarrow.table({"arrival": times}), tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        assert Trace(file=str(tmp_path / name)).recording.arrival.tolist() == [0, 100, 200, 300]
+
+
+@pytest.mark.parametrize("fraction", ["", ".5", ".9799601", ".979960123"])
+def test_dates_are_refused_with_the_first(tmp_path: Path, fraction: str) -> None:
+    (tmp_path / "t.csv").write_text(f"arrival\n2023-11-16 18:17:03{fraction}\n2023-11-16 18:17:04{fraction}\n")
+    with pytest.raises(ValueError, match=r"'arrival' must hold numbers, but holds dates or times: row 1 is 2023"):
+        _ = Trace(file=str(tmp_path / "t.csv")).recording
