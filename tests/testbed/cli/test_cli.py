@@ -330,6 +330,39 @@ def test_policies_lists_every_policy_with_its_parameters(command: Command) -> No
     assert "timeout (none)" in result.stdout
 
 
+def test_shipped_scenarios_are_listed_shown_and_copied(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    listed = command("scenarios").stdout
+    for name, text in shipped().items():
+        assert name in listed
+        assert command("show", name).stdout == text
+    assert command("init").exit_code == 0
+    assert Path("scenario.toml").read_text() == shipped()["quickstart"]
+    assert command("init", "own.toml", "--like", "stealing").exit_code == 0
+    assert Path("own.toml").read_text() == shipped()["stealing"]
+
+
+def test_nothing_is_overwritten_and_unknown_scenarios_are_refused(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text("mine")
+    for arguments, message in (
+        (("init", "mine.toml"), "mine.toml: is there already; give another name"),
+        (("init", "none/x.toml"), "none/x.toml: No such file or directory; choose a file that you may write"),
+        (("init", "x.toml", "--like", "quikstart"), 'did you mean "quickstart"?'),
+        (("show", "quikstart"), "testbed scenarios lists them"),
+    ):
+        refused = command(*arguments)
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+    assert Path("mine.toml").read_text() == "mine"
+
+
 def test_without_a_command_it_says_what_there_is(command: Command) -> None:
     result = command()
     for name in ("run", "twin", "theory", "schema", "policies"):
