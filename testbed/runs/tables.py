@@ -21,6 +21,7 @@ from testbed.workload.arrivals import Trace
 
 if TYPE_CHECKING:
     from testbed.runs.result import Result, VariantRun
+    from testbed.scenario import Scenario
 
 WIDTH = 120
 KINDS = {"approximation": "approx."}
@@ -183,17 +184,26 @@ def _copies(run: VariantRun) -> Iterable[str]:
         yield f"{run.name}: {number(found.preemptions_per_job)} preemptions a job"
 
 
+def _unused_parts(scenario: Scenario) -> Iterable[str]:
+    """Yield what a recorded trace has that the scenario doesn't use."""
+    arrivals, types = scenario.workload.arrivals, scenario.workload.types
+    if not isinstance(arrivals, Trace):
+        return
+    recording = arrivals.recording
+    if recording.unused:
+        drawn = ["sizes"] if recording.size is None else []
+        drawn += ["types"] if recording.type is None and len(types) > 1 else []
+        at_random = f"; {' and '.join(drawn)} of jobs are drawn at random" if drawn else ""
+        yield f"{recording.file}: columns that are not used: {', '.join(recording.unused)}{at_random}"
+    recorded = sorted({str(name) for name in recording.type or ()})
+    if len(types) == 1 and len(recorded) > 1:
+        shown = ", ".join(recorded[:5]) + (", ..." if len(recorded) > 5 else "")
+        yield f"{recording.file}: its types of jobs ({shown}) are not used: the scenario declares no workload.types"
+
+
 def remarks(result: Result) -> Iterable[str]:
     """Yield remarks on the table: why a run is suspect, and how good each prediction is."""
-    arrivals = result.scenario.workload.arrivals
-    if isinstance(arrivals, Trace) and (unused := arrivals.recording.unused):
-        recording = arrivals.recording
-        drawn = ["sizes"] if recording.size is None else []
-        drawn += ["types"] if recording.type is None and len(result.scenario.workload.types) > 1 else []
-        yield (
-            f"{recording.file}: columns that are not used: {', '.join(unused)}"
-            + (f"; {' and '.join(drawn)} of jobs are drawn at random" if drawn else "")
-        )
+    yield from _unused_parts(result.scenario)
     for run in result.runs:
         for reason in run.summary.verdict.reasons:
             yield f"{run.name}: suspect: {reason}"

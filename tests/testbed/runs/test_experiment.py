@@ -22,6 +22,7 @@ from testbed.measure.summary import Summary
 from testbed.runs import experiment
 from testbed.runs.display import Silent
 from testbed.runs.result import Result
+from testbed.runs.tables import remarks
 from testbed.scenario import Dispatch, Scenario, ScenarioError, decode
 
 
@@ -120,6 +121,28 @@ def test_a_result_shows_itself_as_text_and_in_a_notebook() -> None:
     assert "\x1b" not in str(result)
     assert result._repr_html_().startswith("<pre>")
     assert "\x1b" not in result._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("header", "types", "expected"),
+    [
+        ("arrival,size", 1, []),
+        ("arrival,sizes", 1, ["columns that are not used: sizes; sizes of jobs are drawn at random"]),
+        ("arrival,kind", 2, ["columns that are not used: kind; sizes and types of jobs are drawn at random"]),
+        ("arrival,type", 2, []),
+        ("arrival,type", 1, ["its types of jobs (a, b) are not used: the scenario declares no workload.types"]),
+    ],
+)
+def test_what_a_trace_has_and_the_scenario_does_not_use_is_said(
+    tmp_path: Path, header: str, types: int, expected: list[str]
+) -> None:
+    values = ("a", "b") if "size" not in header else ("1", "2")
+    (tmp_path / "t.csv").write_text(f"{header}\n" + "".join(f"{i},{values[i % 2]}\n" for i in range(4)))
+    names = [{"name": name, "probability": 1 / types} for name in "ab"[:types]]
+    trace = {"kind": "trace", "file": str(tmp_path / "t.csv"), "repeat": True}
+    result = testbed.run(scenario(**{"workload.arrivals": trace, "workload.types": names}), where="twin")
+    found = [line for line in remarks(result) if line.startswith(str(tmp_path))]
+    assert found == [f"{tmp_path}/t.csv: {text}" for text in expected]
 
 
 def test_a_result_without_runs_shows_itself_too() -> None:
