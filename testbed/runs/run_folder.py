@@ -42,6 +42,7 @@ from testbed.core.trace_recorder import TraceEvent
 from testbed.measure import summary as summaries
 from testbed.measure.summary import Summary
 from testbed.scenario import ScenarioError, load, resolved
+from testbed.scenario.policies import packages as packages_with_policies
 
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
@@ -174,7 +175,7 @@ def write_environment(folder: Path, started: float, seconds: float | None) -> No
         "python": sys.version,
         "platform": platform.platform(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "packages": {package: version(package) for package in packages},
+        "packages": {package: version(package) for package in packages} | packages_with_policies(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
         "seconds": seconds,
     }

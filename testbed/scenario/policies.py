@@ -72,6 +72,11 @@ def _is_policy(thing: object) -> TypeGuard[type[PolicyLike]]:
     return isinstance(thing, type) and isinstance(thing, PolicyLike)
 
 
+def packages() -> dict[str, str]:
+    """Return the version of each installed package that offers policies, by its name."""
+    return {point.dist.name: point.dist.version for point in entry_points(group=GROUP) if point.dist is not None}
+
+
 @cache
 def policies() -> dict[str, type[PolicyLike]]:
     """Return all policies by name, in alphabetical order.

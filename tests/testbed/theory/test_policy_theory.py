@@ -81,6 +81,14 @@ def test_a_policy_of_another_package_brings_its_theory(acme: Callable[[str], str
     assert "4.75" in acme("import testbed; print(testbed.run('acme.toml', where='twin'))")
 
 
+def test_a_run_names_the_package_of_its_policy(acme: Callable[[str], str]) -> None:
+    code = (
+        "import json, testbed; folder = testbed.run('acme.toml', where='twin', output='runs').folder;"
+        "print(json.loads((folder / 'environment.json').read_text())['packages']['acme'])"
+    )
+    assert acme(code) == "1.0\n"
+
+
 def test_the_processes_of_a_cluster_load_no_theory(acme: Callable[[str], str]) -> None:
     code = (
         "import sys, testbed.cluster.hosted; from testbed.scenario import load; load('acme.toml').policy_class;"
